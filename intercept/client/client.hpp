@@ -29,12 +29,13 @@ class Client : public ClientSlot {
     Worker& keeper;
     bool predict;
     bool gpu_time;
+    bool by_law;
   };
   /// `view`: see GateMemory.
   Client(const Seat& seat, CUdevice device, shm::Policy policy, void* view, const Shared& shared)
       : ClientSlot(seat, device, policy),
         memory_(*this, view),
-        jobs_(*this, shared.poller, shared.announcer, shared.predict),
+        jobs_(*this, shared.poller, shared.announcer, shared.predict, shared.by_law),
         pacer_(*this, memory_, shared.streams, shared.poller, shared.gpu_time),
         early_switch_(*this),
         slices_(*this, shared.keeper),

@@ -97,6 +97,7 @@ Config read_config() {
                 0,
                 true,
                 true,
+                false,
                 {},
                 kDefaultTraceMiB << 20U,
                 {},
@@ -155,6 +156,12 @@ Config read_config() {
   // effort.
   if (!chosen) config.label = shm::with_label(config.label, "priority", "default");
   config.predict = read_switch("SLUICE_PREDICT");
+  if (const auto text = variable("SLUICE_CLOSE")) {
+    config.by_law = *text == "law";
+    if (*text != "law" && *text != "first") {
+      Line(Level::kWarn) << "SLUICE_CLOSE=" << *text << " is not first or law; using first";
+    }
+  }
   config.gpu_time = read_switch("SLUICE_GPU_TIME");
   const auto name = variable("SLUICE_NAME");
   config.name = name ? std::string(*name) : shm::client_name(text_of("/proc/self/cmdline"));

@@ -295,12 +295,12 @@ Client* Interposer::attach_now(CUdevice device) {
   }
   void* const view = mapping_->another_view();
   std::unique_ptr<Client> client;
-  const bool made =
-      view != nullptr && if_memory_lasts([&] {
-        client = std::make_unique<Client>(*seat, device, config_.policy, view,
-                                          Client::Shared{streams_, poller_, announcer_, keeper_,
-                                                         config_.predict, config_.gpu_time});
-      });
+  const bool made = view != nullptr && if_memory_lasts([&] {
+                      client = std::make_unique<Client>(
+                          *seat, device, config_.policy, view,
+                          Client::Shared{streams_, poller_, announcer_, keeper_, config_.predict,
+                                         config_.gpu_time, config_.by_law});
+                    });
   if (!made) {
     close(connection);  // which gives the seat back
     if (view != nullptr) munmap(view, sizeof(shm::Board));

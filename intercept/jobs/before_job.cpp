@@ -6,6 +6,7 @@
 #include "intercept/driver/driver_query.hpp"
 #include "intercept/driver/process.hpp"
 #include "intercept/driver/threads.hpp"
+#include "intercept/slot/slice_rule.hpp"
 #include "shm/gates.hpp"
 
 namespace sluice::intercept {
@@ -65,6 +66,19 @@ bool has_lower_clients(const ClientSlot& client) noexcept {
   bool has = false;
   for_each_below(client, [&has](const shm::Slot&) { has = true; });
   return has;
+}
+
+LowerClients lower_clients(const ClientSlot& client, std::uint64_t now) noexcept {
+  LowerClients lower;
+  for_each_below(client, [&lower, now](const shm::Slot& below) {
+    // FNV-1a over the process and its place.
+    const auto place = reinterpret_cast<std::uintptr_t>(&below);
+    const std::uint32_t generation = shm::SlotInfo::unpack(below.info.load()).generation;
+    lower.id = ((lower.id ^ place) * 0x100000001b3 ^ generation) * 0x100000001b3;
+    lower.id |= 1;
+    lower.busy = lower.busy || is_busy(below, now);
+  });
+  return lower;
 }
 
 void tell_slack(const ClientSlot& client, std::uint64_t start_ns, std::uint64_t until_ns) noexcept {

@@ -17,6 +17,13 @@ namespace sluice::intercept {
 [[nodiscard]] std::uint64_t lead_if_wanted(const ClientSlot& client) noexcept;
 [[nodiscard]] bool has_lower_clients(const ClientSlot& client) noexcept;
 
+/// The clients that closed gates would hold.
+struct LowerClients {
+  std::uint64_t id = 0;  ///< Names the set; 0: there is none.
+  bool busy = false;     ///< One of them launched or waited for its work lately.
+};
+[[nodiscard]] LowerClients lower_clients(const ClientSlot& client, std::uint64_t now_ns) noexcept;
+
 /// Writes the slack: the time left until the GPU must be free for a job that begins at `start_ns`.
 /// Invalid from `until_ns` on. Real ns.
 void tell_slack(const ClientSlot& client, std::uint64_t start_ns, std::uint64_t until_ns) noexcept;

@@ -28,6 +28,7 @@ void Jobs::open_one(std::uint64_t until_ns) noexcept {
   began_ns_ = base::monotonic_ns();
   call_off_late(began_ns_);
   const bool closed = std::exchange(ahead_, false);
+  trials_.skip();
   const bool close = until_ns != 0 || must_close(began_ns_, closed);
   if (closed) {
     say_until(until_ns);
@@ -43,15 +44,28 @@ void Jobs::open_one(std::uint64_t until_ns) noexcept {
 
 /// Whether the gates must close at the begin of a job. `closed`: they are closed already.
 bool Jobs::must_close(std::uint64_t now, bool closed) noexcept {
-  if (!has_target()) {
+  TargetLaw::Step step{true, TargetLaw::kNever};
+  if (has_target()) {
+    launches_at_begin_ = client_.launches();
+    step = law_.begin(now, has_lower_clients(client_), closed);
+  } else {
     law_.skip();
-    return true;
+    if (!trials_.on() || !hold_others() || closed) return true;
+    launches_at_begin_ = client_.launches();
+    step = trials_.begin(now, g_process.explicit_jobs.load());
   }
-  launches_at_begin_ = client_.launches();
-  const TargetLaw::Step step = law_.begin(now, has_lower_clients(client_), closed);
   look_ns_ = step.look_ns;
   if (look_ns_ != TargetLaw::kNever && !announcer_.wake()) return true;
   return step.close;
+}
+
+/// Closes the gates of a trial, at the latest moment that there is.
+std::uint64_t Jobs::begin_wait() noexcept {
+  const std::uint64_t now = base::monotonic_ns();
+  if (!trials_.closes_at_wait()) return now;
+  const std::lock_guard lock(mutex_);
+  if (trials_.runs()) close_open_job(now);
+  return now;
 }
 
 bool Jobs::has_target() const noexcept { return law_.target().any() && hold_others(); }
@@ -101,6 +115,7 @@ void Jobs::release_below(std::uint64_t now, std::uint64_t took_ns) noexcept {
     shm::end_job(view, seat.slot);
   }
   look_ns_ = TargetLaw::kNever;
+  if (trials_.runs()) trials_.ended(now, client_.launches() - launches_at_begin_, closed);
   // Record the time after the gates are open, so that the clients below do not wait for it.
   if (took_ns != 0) {
     client_.slot().job_times.add(took_ns);
@@ -123,7 +138,9 @@ void Jobs::end_open(std::uint64_t now) noexcept {
 std::uint64_t Jobs::look_at_target(std::uint64_t now) noexcept {
   const std::lock_guard lock(mutex_);
   if (now < look_ns_) return look_ns_;
-  const TargetLaw::Step step = law_.look(now, client_.launches() - launches_at_begin_);
+  const std::uint64_t launches = client_.launches() - launches_at_begin_;
+  const TargetLaw::Step step =
+      trials_.runs() ? trials_.look(now, launches) : law_.look(now, launches);
   look_ns_ = step.look_ns;
   if (step.close) close_open_job(now);
   return look_ns_;
@@ -331,7 +348,9 @@ void Jobs::Synchronising::finish(CUresult result, PutAway put_away) noexcept {
   jobs_.syncing_.leave();
   jobs_.client_.slot().syncs.fetch_add(1, std::memory_order_relaxed);
   if (result != CUDA_SUCCESS) return;
+  const std::uint64_t now = since_ns_ != 0 ? base::monotonic_ns() : 0;
   const std::lock_guard lock(jobs_.mutex_);
+  if (since_ns_ != 0) jobs_.trials_.waited(since_ns_, now);
   if (!jobs_.transparent_ || !jobs_.nothing_since(before_)) return;
   put_away();
   jobs_.end_if_done();

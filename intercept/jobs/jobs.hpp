@@ -7,6 +7,7 @@
 #include "intercept/driver/threads.hpp"
 #include "intercept/jobs/prediction.hpp"
 #include "intercept/jobs/target_law.hpp"
+#include "intercept/jobs/trials.hpp"
 #include "intercept/pacing/streams.hpp"
 #include "intercept/slot/client_slot.hpp"
 
@@ -26,9 +27,13 @@ namespace sluice::intercept {
 class Jobs {
  public:
   /// `poller` must call poll() when woken, and `announcer` look_ahead(). `predict`: whether regular
-  /// jobs are predicted.
-  Jobs(ClientSlot& client, Worker& poller, Worker& announcer, bool predict) noexcept
-      : client_(client), poller_(poller), announcer_(announcer), predict_(predict) {}
+  /// jobs are predicted. `by_law`: whether the CloseLaw closes the gates of jobs without a target.
+  Jobs(ClientSlot& client, Worker& poller, Worker& announcer, bool predict, bool by_law) noexcept
+      : client_(client),
+        poller_(poller),
+        announcer_(announcer),
+        predict_(predict),
+        trials_(client, by_law) {}
 
   /// Explicit begin and end. Calls must balance.
   void begin() noexcept;
@@ -53,6 +58,7 @@ class Jobs {
    public:
     explicit Synchronising(Jobs& jobs) noexcept : jobs_(jobs), before_(jobs.client_.launches()) {
       jobs_.syncing_.enter();
+      if (jobs_.trials_.on()) since_ns_ = jobs_.begin_wait();
     }
     /// Call when the call has returned. If it succeeded, the work of the stream or of the context
     /// is done. `stream` is null if it has no record.
@@ -64,6 +70,7 @@ class Jobs {
     void finish(CUresult result, PutAway put_away) noexcept;
     Jobs& jobs_;
     std::uint64_t before_;
+    std::uint64_t since_ns_ = 0;  ///< Only with the CloseLaw.
   };
 
   /// For the watcher, in each tick: since when a thread has been in the same synchronising call; 0
@@ -132,6 +139,7 @@ class Jobs {
   void end_open(std::uint64_t now_ns) noexcept;
   void close_open_job(std::uint64_t now_ns) noexcept;
   bool must_close(std::uint64_t now_ns, bool closed) noexcept;
+  std::uint64_t begin_wait() noexcept;
   [[nodiscard]] bool has_target() const noexcept;
   void show_target(std::optional<bool> in_time) noexcept;
   void call_off_late(std::uint64_t now_ns) noexcept;
@@ -153,8 +161,9 @@ class Jobs {
   std::uint64_t closed_ns_ = 0;  ///< When the gates closed for the open job; 0: they are open.
   Prediction prediction_;
   TargetLaw law_;
+  Trials trials_;
   std::uint64_t look_ns_ = TargetLaw::kNever;  ///< When look_at_target() has something to do.
-  std::uint64_t launches_at_begin_ = 0;        ///< Only with a target.
+  std::uint64_t launches_at_begin_ = 0;        ///< Only with a target or a trial.
   std::uint64_t number_ = 0;                   ///< Of the open job, from 1; for the trace.
   std::atomic<bool> transparent_{false};
   bool counted_ = false;  ///< In Process::open_jobs.

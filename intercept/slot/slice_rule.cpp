@@ -12,11 +12,6 @@ namespace {
 
 using shm::SliceState;
 
-bool is_busy(const shm::Slot& slot, std::uint64_t now_ns) noexcept {
-  const std::uint64_t busy_ns = slot.busy_ns.load(std::memory_order_relaxed);
-  return busy_ns != 0 && now_ns < busy_ns + SliceRule::kBusyNs;
-}
-
 /// Calls `visit(info, slot)` for each other living client of the device.
 template <class Visit>
 void for_each_neighbour(const shm::Board& board, int slot, Visit visit) noexcept {
@@ -46,6 +41,11 @@ std::uint32_t fitting_us(const shm::Slot& own, double time_scale) noexcept {
 }
 
 }  // namespace
+
+bool is_busy(const shm::Slot& slot, std::uint64_t now_ns) noexcept {
+  const std::uint64_t busy_ns = slot.busy_ns.load(std::memory_order_relaxed);
+  return busy_ns != 0 && now_ns < busy_ns + SliceRule::kBusyNs;
+}
 
 std::uint32_t GpuShare::tick(std::uint64_t gpu_ns, std::uint64_t jobs,
                              std::uint64_t jobs_ns) noexcept {

@@ -58,4 +58,7 @@ class SliceRule {
   std::uint64_t next_since_ns_ = 0;
 };
 
+/// Whether the client launched, or waited for its work, within SliceRule::kBusyNs.
+[[nodiscard]] bool is_busy(const shm::Slot& slot, std::uint64_t now_ns) noexcept;
+
 }  // namespace sluice::intercept

@@ -83,7 +83,7 @@ class JobEnd : public testing::Test {
   }
 
   OwnClient client_{5};
-  Jobs jobs_{*client_, idle_worker(), idle_worker(), false};
+  Jobs jobs_{*client_, idle_worker(), idle_worker(), false, false};
   Stream stream_;
 };
 
@@ -187,7 +187,7 @@ TEST_F(JobEnd, SynchronisesBesideABusyStreamLeaveNothingBehind) {
 // The same at priority 0, where nothing but a synchronise ends a job.
 TEST_F(JobEnd, NothingGrowsInAJobOfPriorityZero) {
   OwnClient best_effort(0);
-  Jobs jobs(*best_effort, idle_worker(), idle_worker(), false);
+  Jobs jobs(*best_effort, idle_worker(), idle_worker(), false, false);
   Stream other;
   jobs.touch(stream_);
   const std::size_t before = allocated();

@@ -50,11 +50,13 @@ TEST_F(Settings, BadTargetsAndLabelsAreNamedAndLeftOut) {
   setenv("SLUICE_PRIORITY", "0", 1);
   setenv("SLUICE_TARGET", "50ms", 1);
   setenv("SLUICE_LABEL", "team", 1);
+  setenv("SLUICE_CLOSE", "later", 1);
   start_controller();
   EXPECT_EQ(launch(), CUDA_SUCCESS);
   const std::string said = errors();
-  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
-  for (const char* text : {"SLUICE_TARGET=50ms is no target", "SLUICE_LABEL: 'team' is not a"}) {
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 3) << said;
+  for (const char* text : {"SLUICE_TARGET=50ms is no target", "SLUICE_LABEL: 'team' is not a",
+                           "SLUICE_CLOSE=later is not first or law"}) {
     EXPECT_NE(said.find(text), std::string::npos) << text << " in " << said;
   }
   EXPECT_EQ(slot().requested_target.load(), 0U);

@@ -36,15 +36,17 @@ void World::start_process() {
       (process.reader ? ", reader" : "") + (process.device != 0 ? ", device 1" : ""));
   const bool gpu_time = draws.one_in(4);
   const bool predict = draws.one_in(2);
+  const bool by_law = draws.one_in(2);
   const std::uint64_t seed = draws.next();
   process.busy_threads = 1;
-  fibers.add(process, [this, &process, seed, gpu_time, predict] {
+  fibers.add(process, [this, &process, seed, gpu_time, predict, by_law] {
     // Without a step, because the environment is that of the next process, too.
     const unsigned left = std::exchange(g_steps_left, 0U);
     setenv("SLUICE_PRIORITY", std::to_string(process.priority).c_str(), 1);
     setenv("SLUICE_POLICY", process.policy, 1);
     setenv("SLUICE_GPU_TIME", gpu_time ? "1" : "0", 1);
     setenv("SLUICE_PREDICT", predict ? "1" : "0", 1);
+    setenv("SLUICE_CLOSE", by_law ? "law" : "first", 1);
     intercept::Interposer::instance();
     g_steps_left = left;
     if (seed % 3 == 0) {

@@ -1,0 +1,49 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "intercept/jobs/close_law.hpp"
+#include "intercept/jobs/target_law.hpp"
+#include "intercept/slot/client_slot.hpp"
+
+namespace sluice::intercept {
+
+/// The jobs of one client that close their gates as the CloseLaw says (SLUICE_CLOSE=law).
+/// Serialised by the caller, except closes_at_wait() and on().
+class Trials {
+ public:
+  /// If there is no memory for the law, it is off.
+  Trials(ClientSlot& client, bool on) noexcept;
+
+  using Step = TargetLaw::Step;
+  /// A job begins. `marked`: the program says so.
+  Step begin(std::uint64_t now_ns, bool marked) noexcept;
+  /// Instead of begin(), for a job whose gates the law does not close.
+  void skip() noexcept { runs_ = false; }
+  /// Of a job that began with begin(). `launches`: the launches that it has made.
+  [[nodiscard]] Step look(std::uint64_t now_ns, std::uint64_t launches) noexcept;
+  /// A wait of the program returned. A wait that began before the job counts from its begin.
+  void waited(std::uint64_t since_ns, std::uint64_t now_ns) noexcept;
+  /// The job that runs() ended. `closed_ns`: when its gates closed; 0: they did not.
+  void ended(std::uint64_t now_ns, std::uint64_t launches, std::uint64_t closed_ns) noexcept;
+
+  [[nodiscard]] bool on() const noexcept { return law_ != nullptr; }
+  [[nodiscard]] bool runs() const noexcept { return runs_; }
+  /// Whether a wait of the program closes the gates of the job that runs.
+  [[nodiscard]] bool closes_at_wait() const noexcept {
+    return closes_at_wait_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  ClientSlot& client_;
+  std::unique_ptr<CloseLaw> law_;
+  std::atomic<bool> closes_at_wait_{false};
+  // The job that runs.
+  bool runs_ = false;
+  CloseLaw::Decision decision_;
+  std::uint64_t began_ns_ = 0;
+  std::uint64_t waited_ns_ = 0;
+};
+
+}  // namespace sluice::intercept

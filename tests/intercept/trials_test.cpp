@@ -1,0 +1,147 @@
+// SLUICE_CLOSE=law: the gates below close when the law of closing.md says so.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "base/clock.hpp"
+#include "tests/intercept/above.hpp"
+
+namespace sluice::intercept::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A program that knows nothing of Sluice: 32 launches and a wait a job. A second thread is the
+/// GPU.
+class Trials : public Above {
+ protected:
+  struct Job {
+    bool open_at_begin;  ///< After the first launch.
+    bool open_at_end;    ///< After the last launch.
+    bool open_in_wait;
+  };
+
+  /// `wait_ns`: how long the wait of a job takes.
+  void start(std::function<std::uint64_t(const Job&)> wait_ns, const char* close = "law") {
+    setenv("SLUICE_CLOSE", close, 1);
+    setenv("SLUICE_PREDICT", "0", 1);
+    attach("gate", 5);
+    low_.emplace(session_, 0);
+    wait_ns_ = std::move(wait_ns);
+    fake::pause();
+    gpu_ = std::thread([this] {
+      for (;;) {
+        waits_.wait(false);
+        if (done_) return;
+        std::this_thread::sleep_for(200us);  // the thread is inside the wait by now
+        job_.open_in_wait = !closed();
+        std::this_thread::sleep_for(std::chrono::nanoseconds(wait_ns_(job_)));
+        fake::finish_all();
+        waits_ = false;
+        waits_.notify_one();
+      }
+    });
+  }
+  void TearDown() override {
+    done_ = true;
+    tell_gpu();
+    if (gpu_.joinable()) gpu_.join();
+    Above::TearDown();
+  }
+  Job job() {
+    below().busy_ns.store(base::monotonic_ns());
+    launch();
+    job_.open_at_begin = !closed();
+    for (int i = 1; i < 32; ++i) {
+      std::this_thread::sleep_for(50us);
+      launch();
+    }
+    job_.open_at_end = !closed();
+    tell_gpu();
+    EXPECT_EQ(::cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+    waits_.wait(true);  // what is finished must not be work of the next job
+    EXPECT_FALSE(closed()) << "a job that ended";
+    return job_;
+  }
+  struct Open {
+    int at_begin = 0;
+    int at_end = 0;
+    int in_wait = 0;
+  };
+  /// How many of `jobs` had open gates.
+  Open count(int jobs) {
+    Open open;
+    for (int i = 0; i < jobs; ++i) {
+      const Job each = job();
+      open.at_begin += each.open_at_begin ? 1 : 0;
+      open.at_end += each.open_at_end ? 1 : 0;
+      open.in_wait += each.open_in_wait ? 1 : 0;
+    }
+    return open;
+  }
+
+  void tell_gpu() {
+    waits_ = true;
+    waits_.notify_one();
+  }
+
+  static constexpr int kLearning = 24;  ///< Jobs of which nothing is tried.
+
+ private:
+  std::function<std::uint64_t(const Job&)> wait_ns_;
+  std::atomic<bool> waits_{false};
+  std::atomic<bool> done_{false};
+  Job job_{};
+  std::thread gpu_;
+};
+
+// Jobs that do not suffer, however late the gates close: never closing is what the law tries first.
+TEST_F(Trials, GatesThatNeedNotCloseStayOpen) {
+  start([](const Job&) { return 0; });
+  EXPECT_EQ(count(kLearning / 2).at_begin, 0) << "nothing is known yet";
+  count(kLearning / 2);
+  const Open open = count(100);
+  EXPECT_NEAR(open.at_begin, 50, 5) << "every second job is a reference";
+  EXPECT_EQ(open.in_wait, open.at_begin);
+}
+
+// Jobs that suffer if the gates are open for any time at all.
+TEST_F(Trials, GatesCloseAtFirstWhereOpenOnesHarm) {
+  start([](const Job& job) { return job.open_at_begin ? 5 * kMs : 0; });
+  count(kLearning);
+  EXPECT_GT(count(200).at_begin, 10) << "it was tried";
+  EXPECT_EQ(count(100).at_begin, 0);
+}
+
+// Jobs that suffer only if the gates are open when the GPU has to finish them.
+TEST_F(Trials, TheWaitClosesTheGates) {
+  start([](const Job& job) { return job.open_in_wait ? 5 * kMs : 0; });
+  count(kLearning);
+  count(60);  // never closing is tried and given up
+  const Open open = count(200);
+  EXPECT_GE(open.at_begin, 80);
+  EXPECT_EQ(open.in_wait, 0);
+  EXPECT_GT(slot().open_ns.load(), 80 * kMs / 5);
+}
+
+// Jobs that suffer if the gates are open at their last launch: a thread closes them before.
+TEST_F(Trials, TheGatesCloseInTheMiddleOfAJob) {
+  start([](const Job& job) { return job.open_at_end ? 5 * kMs : 0; });
+  int in_the_middle = 0;
+  for (int i = 0; i < 200; ++i) {
+    const Job each = job();
+    if (each.open_at_begin && !each.open_at_end) ++in_the_middle;
+  }
+  EXPECT_GE(in_the_middle, 3) << "where the thread comes too late, the law gives that up";
+}
+
+// The default, until the law has been measured on a GPU.
+TEST_F(Trials, WithoutTheSwitchGatesCloseAtFirst) {
+  start([](const Job&) { return 0; }, "first");
+  EXPECT_EQ(count(100).at_begin, 0);
+}
+
+}  // namespace
+}  // namespace sluice::intercept::test
