@@ -136,6 +136,36 @@ inline Cost cost_of(const Program& program, When when, double part, int jobs = 2
   return cost;
 }
 
+inline When when_of(const Program& program, unsigned level) {
+  if (level == 0) return When::kFirst;
+  if (level == CloseLaw::kNeverLevel) return When::kNever;
+  if (level == CloseLaw::kWaitLevel) return When::kAtWait;
+  return program.launches < CloseLaw::kFewLaunches ? When::kAfterTime : When::kAfterLaunches;
+}
+
+inline Cost cost_of_level(const Program& program, unsigned level) {
+  const When when = when_of(program, level);
+  const double part = when == When::kAfterLaunches
+                          ? double(program.launches * level / 8) / double(program.launches)
+                          : level / 8.0;
+  return cost_of(program, when, part);
+}
+
+/// What best effort gets from a job at best, if the moment is chosen by someone who knows the
+/// program.
+inline double best_possible(const Program& program) {
+  constexpr int kJobs = 3000;
+  constexpr int kParts = 32;
+  const Cost never = cost_of(program, When::kNever, 0, kJobs);
+  double best = never.harmless() ? never.best_effort : 0;
+  for (int i = 1; i <= kParts; ++i) {
+    const When when = i == kParts ? When::kAtWait : when_of(program, 1);
+    const Cost cost = cost_of(program, when, double(i) / kParts, kJobs);
+    if (cost.harmless()) best = std::max(best, cost.best_effort);
+  }
+  return best;
+}
+
 /// The law with a program, job after job.
 class Together {
  public:
@@ -186,5 +216,14 @@ class Together {
  private:
   Machine machine_;
 };
+
+/// Runs until the law is at rest.
+inline CloseLaw::Status search(Together& run, const Program& program, int most = 30'000) {
+  while (most-- > 0 && run.status().state == CloseLaw::State::kLearning) run.run(program, 1);
+  return run.status();
+}
+
+/// How many of `runs` may be wrong if one in 100 is: three sigma more than that.
+inline double chance(int runs) { return 0.01 * runs + 3 * std::sqrt(0.01 * runs); }
 
 }  // namespace sluice::intercept::test
