@@ -57,24 +57,24 @@ CloseLaw::Decision CloseLaw::decide(std::uint64_t fingerprint, std::uint64_t nei
   if (neighbours == 0) return decision;
   Entry& entry = find_or_replace(fingerprint, neighbours);
   entry.used = ++uses_;
-  decision.entry = static_cast<std::size_t>(&entry - entries_.data());
+  decision.entry_ = static_cast<std::size_t>(&entry - entries_.data());
   if (++entry.jobs <= kFirst) return decision;
   if (entry.trial == 0) test(entry, 0, Phase::kHold);
   choose_trial(entry, now);
   if (entry.level == 0) {
     const bool full = entry.references.size() == kReferences;
-    if (!full || entry.jobs % kHoldPeriod == 0) decision.role = Decision::Role::kFact;
-    decision.trial = entry.trial;
+    if (!full || entry.jobs % kHoldPeriod == 0) decision.role_ = Decision::Role::kFact;
+    decision.trial_ = entry.trial;
     return decision;
   }
   if (entry.place == entry.period) begin_group(entry);
-  decision.trial = entry.trial;
+  decision.trial_ = entry.trial;
   const std::uint64_t place = entry.place++;
   if (place == entry.reference_place) {
-    decision.role = Decision::Role::kReference;
+    decision.role_ = Decision::Role::kReference;
     return decision;
   }
-  if (place == entry.compared_place) decision.role = Decision::Role::kTrial;
+  if (place == entry.compared_place) decision.role_ = Decision::Role::kTrial;
   if (entry.level == kNeverLevel) {
     decision.when = When::kNever;
   } else if (entry.level == kWaitLevel) {
@@ -130,18 +130,18 @@ void CloseLaw::begin_group(Entry& entry) noexcept {
 }
 
 void CloseLaw::ended(const Decision& decision, const Job& job) noexcept {
-  Entry& entry = entries_[decision.entry];
-  if (decision.role == Decision::Role::kNone || decision.trial != entry.trial) return;
+  Entry& entry = entries_[decision.entry_];
+  if (decision.role_ == Decision::Role::kNone || decision.trial_ != entry.trial) return;
   const Sample sample{job.waited_ns, job.duration_ns, job.launches};
   const bool shows_cost = job.neighbour_busy && job.neighbours == entry.neighbours;
   const bool closed_at_first = job.closed_ns == 0;
-  if (decision.role == Decision::Role::kTrial) {
+  if (decision.role_ == Decision::Role::kTrial) {
     if (!shows_cost || (closed_at_first && !job.by_target)) return;
     entry.compared = sample;
     entry.bounded = entry.bounded - entry.bounded / 16 + (job.by_target ? 16 : 0);
   } else if (!closed_at_first) {
     return;
-  } else if (decision.role == Decision::Role::kFact || !shows_cost) {
+  } else if (decision.role_ == Decision::Role::kFact || !shows_cost) {
     remember(entry, sample);
   } else {
     entry.reference = sample;

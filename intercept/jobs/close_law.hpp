@@ -62,9 +62,9 @@ class CloseLaw {
    private:
     friend class CloseLaw;
     enum class Role : std::uint8_t { kNone, kFact, kReference, kTrial };
-    Role role = Role::kNone;
-    std::size_t entry = 0;
-    std::uint64_t trial = 0;
+    Role role_ = Role::kNone;
+    std::size_t entry_ = 0;
+    std::uint64_t trial_ = 0;
   };
 
   /// What was seen of a job.

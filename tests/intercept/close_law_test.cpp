@@ -323,7 +323,6 @@ TEST(CloseLaw, BearsWhatCannotBe) {
     }
   }
   // Half of the jobs of a program never end.
-  CloseLaw law;
   Together run(14);
   Program eager;
   for (int i = 0; i < 12'000; ++i) {

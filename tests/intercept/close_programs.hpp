@@ -145,9 +145,9 @@ inline When when_of(const Program& program, unsigned level) {
 
 inline Cost cost_of_level(const Program& program, unsigned level) {
   const When when = when_of(program, level);
-  const double part = when == When::kAfterLaunches
-                          ? double(program.launches * level / 8) / double(program.launches)
-                          : level / 8.0;
+  const std::uint64_t launches = program.launches * level / 8;
+  const double part =
+      when == When::kAfterLaunches ? double(launches) / double(program.launches) : level / 8.0;
   return cost_of(program, when, part);
 }
 
