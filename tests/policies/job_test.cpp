@@ -94,5 +94,30 @@ TEST_F(JobsOfAProgram, TransparentOnesEndByThePoll) {
   EXPECT_EQ(critical_->said(), said);
 }
 
+// With the law of docs/reference/closing.md, every second job after the first 24 has open gates
+// until never closing is found to harm. What the law finds depends on the machine; that gates open
+// again after each job does not.
+TEST_F(JobsOfAProgram, MayCloseTheirGatesByTheLaw) {
+  controller().signal(SIGCONT);  // it gives the slot
+  Program& program = start({2, "device:4", {"SLUICE_CLOSE=law", "SLUICE_PREDICT=0"}});
+  const Look board = look();
+  const shm::Slot& slot = board.slot(slot_of(board, program.pid()));
+  for (int job = 0; job < 24; ++job) {
+    program.ask("launch 10 5");
+    program.ask("sync");
+  }
+  const std::uint64_t closed = slot.job.load();
+  for (int job = 0; job < 100; ++job) {
+    program.ask("launch 10 5");
+    program.ask("sync");
+    EXPECT_EQ(gate_of(*held_), 0U);
+  }
+  EXPECT_GT(slot.open_ns.load(), 0U);
+  EXPECT_GT(slot.job.load(), closed) << "references";
+  EXPECT_LT(slot.job.load(), closed + 2 * 100) << "two changes a job that closes its gates";
+  EXPECT_EQ(slot.job.load() % 2 + slot.open_job.load() % 2, 0U);
+  EXPECT_TRUE(flows(*held_));
+}
+
 }  // namespace
 }  // namespace sluice::test
