@@ -1,0 +1,108 @@
+// When the gates of a trial close, in virtual time: the looks at the launches of a job, its wait,
+// and what the law learns from both.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "intercept/driver/process.hpp"
+#include "intercept/jobs/trials.hpp"
+#include "tests/intercept/own_client.hpp"
+
+namespace sluice::intercept::test {
+namespace {
+
+constexpr std::uint64_t kUs = 1'000;
+constexpr std::uint64_t kNever = CloseLaw::kNever;
+
+class TrialLooks : public testing::Test {
+ protected:
+  TrialLooks() {
+    shm::Slot& below = client_.board().slots[1];
+    below.info.store(shm::SlotInfo{shm::SlotState::kLive, 0, 0, 1}.pack());
+    client_.board().used.store(3);
+  }
+
+  /// A job of `launches` that the host makes in 4 to 6 ms. It waits for 50 us, or for 2 ms if its
+  /// gates close after more than `harmless` launches. Returns the launches before the gates closed.
+  std::uint64_t job(std::uint64_t launches, std::uint64_t harmless) {
+    client_.board().slots[1].busy_ns.store(now_);
+    const std::uint64_t host_ns = host_ns_(random_);
+    const std::uint64_t begin = now_;
+    const auto launched = [&] { return launches * (now_ - begin) / host_ns; };
+    TargetLaw::Step step = trials_.begin(now_, false);
+    std::uint64_t closed = step.close ? now_ : 0;
+    std::uint64_t closed_at = 0;
+    while (closed == 0 && step.look_ns < begin + host_ns) {
+      const std::uint64_t look_ns = step.look_ns;
+      now_ = (now_ + look_ns) / 2;
+      EXPECT_FALSE(trials_.look(now_, launched()).close) << "a thread that looks too early";
+      now_ = look_ns;
+      step = trials_.look(now_, launched());
+      EXPECT_GT(step.look_ns, now_);
+      ++looks_;
+      if (!step.close) continue;
+      closed = now_;
+      closed_at = launched();
+    }
+    now_ = begin + host_ns;
+    if (closed == 0) closed_at = launches;
+    if (closed == 0 && trials_.closes_at_wait()) closed = now_;
+    const std::uint64_t wait = now_;
+    now_ += closed_at > harmless ? 2'000 * kUs : 50 * kUs;
+    trials_.waited(wait, now_);
+    trials_.ended(now_, launches, closed);
+    EXPECT_FALSE(trials_.runs() || trials_.closes_at_wait());
+    now_ += 1'000 * kUs;
+    return closed_at;
+  }
+
+  OwnClient client_{5};
+  Trials trials_{*client_, true};
+  std::uint64_t now_ = 1'000'000 * kUs;
+  int looks_ = 0;
+
+ private:
+  std::mt19937 random_{3};
+  std::uniform_int_distribution<std::uint64_t> host_ns_{4'000 * kUs, 6'000 * kUs};
+};
+
+TEST_F(TrialLooks, TheGatesCloseAtTheLaunchThatTheLawNames) {
+  for (int i = 0; i < 3000; ++i) job(1000, 600);
+  int late = 0;
+  looks_ = 0;
+  for (int i = 0; i < 160; ++i) {
+    const std::uint64_t closed_at = job(1000, 600);
+    if (closed_at == 0) continue;
+    ++late;
+    EXPECT_NEAR(static_cast<double>(closed_at), 500, 15);
+  }
+  EXPECT_EQ(late, 150) << "one job in 16 is a reference";
+  EXPECT_LE(looks_, 3 * late);
+}
+
+// A graph: its time stands for its launches.
+TEST_F(TrialLooks, FewLaunchesCloseByTheTime) {
+  for (int i = 0; i < 3000; ++i) job(5, 2);
+  int late = 0;
+  looks_ = 0;
+  for (int i = 0; i < 160; ++i) late += job(5, 2) != 0 ? 1 : 0;
+  EXPECT_GE(late, 100);
+  EXPECT_LE(looks_, 150) << "one a job";
+}
+
+TEST_F(TrialLooks, TheWaitIsTheLatestMoment) {
+  for (int i = 0; i < 3000; ++i) job(1000, 1000);
+  int never = 0;
+  for (int i = 0; i < 160; ++i) never += job(1000, 1000) == 1000 ? 1 : 0;
+  EXPECT_EQ(never, 150);
+  EXPECT_EQ(looks_, 0) << "never closing is harmless";
+}
+
+// Prevents: trials that cost, of which nobody has anything.
+TEST_F(TrialLooks, WithNobodyBelowTheGatesCloseAtFirst) {
+  client_.board().slots[1].info.store(0);
+  for (int i = 0; i < 300; ++i) EXPECT_EQ(job(1000, 1000), 0U);
+}
+
+}  // namespace
+}  // namespace sluice::intercept::test
