@@ -101,7 +101,7 @@ TEST(Experiment, ReadsTheWeightOfAModel) {
   document["models"][0]["weight"] = 3;
   EXPECT_EQ(read(document).models[0].weight, 3U);
   EXPECT_EQ(error_with("/models/0/weight", 1001),
-            "exp.json: /models/0/weight: found 1001, allowed: 1 to 1000");
+            "exp.json: /models/0/weight: found 1001, allowed: a whole number from 1 to 1000");
   document["models"][0]["control"]["control"] = false;
   EXPECT_EQ(error_of(document),
             "exp.json: /models/0/weight: needs a control object with control true");

@@ -22,6 +22,7 @@ class MemoryLimit : public CommandTest {
   void TearDown() override {
     unsetenv("SLUICE_SIM_MEMORY_MIB");
     unsetenv("SLUICE_SIM_DEVICES");
+    program_.reset();
     CommandTest::TearDown();
   }
   void start(std::vector<std::string> options = {"--memory", "1GiB"},
@@ -42,7 +43,8 @@ class MemoryLimit : public CommandTest {
   }
   nlohmann::json memory() {
     const base::Captured shown = sluice({"status", "--json"});
-    for (const auto& client : nlohmann::json::parse(shown.out)["clients"]) {
+    const auto status = nlohmann::json::parse(shown.out);
+    for (const auto& client : status["clients"]) {
       if (client["pid"] == program_->pid()) return client["memory"];
     }
     return {};
