@@ -8,6 +8,7 @@
 
 #include "controller/process.hpp"
 #include "shm/board.hpp"
+#include "shm/weight.hpp"
 
 namespace sluice::controller {
 
@@ -27,6 +28,7 @@ struct Terms {
   int max_priority = 255;
   int max_clients = shm::kSlots;
   std::uint64_t max_memory = shm::kNoLimit;  ///< Of each client, in bytes.
+  std::uint32_t max_weight = shm::kMostWeight;
 
   /// Whether the user gets the board for reading only: who may hold nobody need not write to it.
   [[nodiscard]] bool reader() const noexcept { return max_priority == 0; }

@@ -79,6 +79,7 @@ void clear_owner_fields(shm::Slot& slot) {
   slot.turn.until_ns.store(0);
   slot.turn.used.store(0);
   slot.turn.takes.store(0);
+  slot.outranked.fetch_and(~shm::kTakesTurns);
   slot.sync_since_ns.store(0);
   slot.unhooked_lookups.store(0);
   slot.max_hold_opened.store(0);
@@ -236,6 +237,7 @@ Reply Registry::attach(Connection& from, const Request& request) {
   const std::uint8_t priority = granted_priority(from.peer, terms, request.priority, notice);
   clients_.tenant(slot) = Tenant{from.peer.process, 0, 0, 0, false, from.peer.uid};
   begin_memory_limit(clients_.slot(slot), terms, request.memory, notice);
+  begin_settings(clients_.slot(slot), request, terms, notice);
   shm::reserve(clients_.view, slot, priority, *device);
   update_outranked(clients_);
   clients_.tally.attached.fetch_add(1);
@@ -265,7 +267,6 @@ void Registry::fill_slot(int index, const Connection& from, const Request& reque
   for (shm::Slot& other : clients_.board.slots) {
     other.held_by_ns[static_cast<std::size_t>(index)].store(0);
   }
-  begin_settings(slot, request);
   slot.pid.store(static_cast<std::uint32_t>(from.peer.process->pid()));
   slot.uid.store(from.peer.uid);
   slot.attached_ns.store(base::monotonic_ns());
@@ -312,6 +313,7 @@ std::string Registry::fault_of_change(const Peer& peer, const Request& request) 
   if (!keeps && request.priority != 0 && clients_.is_reader(request.slot)) {
     return "the program was started by a user who may ask for 0 only: it cannot hold others";
   }
+  if (std::string fault = fault_of_weight(request, terms); !fault.empty()) return fault;
   if (request.memory == shm::kKeepMemory) return {};
   return fault_of_memory_limit(clients_.slot(request.slot), peer, terms, request.memory);
 }

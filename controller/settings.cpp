@@ -1,5 +1,7 @@
 #include "controller/settings.hpp"
 
+#include <algorithm>
+
 #include "shm/memory_limit.hpp"
 #include "shm/policy.hpp"
 #include "shm/slice.hpp"
@@ -56,11 +58,21 @@ std::string fault_of_settings(const Request& request) {
   return {};
 }
 
-void begin_settings(shm::Slot& slot, const Request& request) {
+void begin_settings(shm::Slot& slot, const Request& request, const Terms& terms,
+                    std::string& notice) {
   slot.requested_policy.store(request.policy);
   slot.requested_target.store(request.target);
   slot.requested_slice.store(request.slice);
-  slot.requested_weight.store(request.weight);
+  slot.requested_weight.store(std::min(request.weight, terms.max_weight));
+  if (request.weight <= terms.max_weight || !notice.empty()) return;
+  notice = "weight " + shm::weight_text(request.weight) +
+           " is above the site policy's limit; runs with " + shm::weight_text(terms.max_weight);
+}
+
+std::string fault_of_weight(const Request& request, const Terms& terms) {
+  if (request.weight == shm::kKeepWeight || request.weight <= terms.max_weight) return {};
+  return "weight " + shm::weight_text(request.weight) + ": the site policy allows at most " +
+         shm::weight_text(terms.max_weight);
 }
 
 std::string change_settings(shm::Slot& slot, const Request& request) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <string>
 
+#include "controller/admission.hpp"
 #include "shm/board.hpp"
 #include "shm/messages.hpp"
 
@@ -13,8 +14,12 @@ namespace sluice::controller {
 /// if nothing is. A kSet request may keep what is.
 [[nodiscard]] std::string fault_of_settings(const shm::Request& request);
 
-/// Of a new client, whose request has no fault.
-void begin_settings(shm::Slot& slot, const shm::Request& request);
+/// Of a new client, whose request has no fault. `notice`, if it is empty: what of it is refused.
+void begin_settings(shm::Slot& slot, const shm::Request& request, const Terms& terms,
+                    std::string& notice);
+
+/// Why these terms do not allow the weight of a change; empty if they do.
+[[nodiscard]] std::string fault_of_weight(const shm::Request& request, const Terms& terms);
 
 /// The same for a request that may keep what is. Returns the changes for the log: ", NAME OLD ->
 /// NEW" each.

@@ -57,6 +57,9 @@ Terms terms_in(const JsonNode& node, const Terms& other) {
     if (!limit) most->refuse(std::string(shm::kMemoryLimitForms));
     terms.max_memory = *limit == 0 ? shm::kNoLimit : *limit;
   }
+  if (const auto most = node.find("max_weight")) {
+    terms.max_weight = static_cast<std::uint32_t>(most->as_integer(1, shm::kMostWeight));
+  }
   return terms;
 }
 
@@ -77,8 +80,8 @@ void refuse_file_of_others(const std::string& file) {
 }  // namespace
 
 SitePolicy::Rule SitePolicy::rule_in(const JsonNode& node, const Terms& other, std::string& fault) {
-  node.expect_object(
-      {"user", "group", "cgroup", "admit", "max_priority", "max_clients", "max_memory"});
+  node.expect_object({"user", "group", "cgroup", "admit", "max_priority", "max_clients",
+                      "max_memory", "max_weight"});
   Rule rule;
   const auto user = node.find("user");
   const auto group = node.find("group");
@@ -99,7 +102,7 @@ SitePolicy SitePolicy::load(const std::string& file, std::vector<std::string>* s
   root.expect_object({"default", "rules"});
   SitePolicy policy;
   if (const auto node = root.find("default")) {
-    node->expect_object({"admit", "max_priority", "max_clients", "max_memory"});
+    node->expect_object({"admit", "max_priority", "max_clients", "max_memory", "max_weight"});
     policy.default_ = terms_in(*node, policy.default_);
   }
   const auto rules = root.find("rules");
@@ -143,6 +146,7 @@ Terms SitePolicy::terms(const Peer& peer) const {
   if (cgroup) return terms;
   // Any of the rules may be the one of this process.
   terms.max_priority = 0;
+  terms.max_weight = 1;
   for (const Rule& rule : rules_) {
     if (names_cgroup(rule)) terms.max_memory = std::min(terms.max_memory, rule.terms.max_memory);
   }

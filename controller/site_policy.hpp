@@ -41,7 +41,7 @@ class SitePolicy {
   [[nodiscard]] Terms first_match(const Peer& peer, const std::string& cgroup) const;
 
   std::vector<Rule> rules_;
-  Terms default_{true, 0, 8, shm::kNoLimit};
+  Terms default_{true, 0, 8, shm::kNoLimit, 1};
 };
 
 }  // namespace sluice::controller

@@ -329,7 +329,10 @@ Client* Interposer::attach_now(CUdevice device) {
 Worker::Sleep Interposer::keep() noexcept {
   constexpr std::uint64_t kPeriodNs = 1'000'000'000;
   if (g_process.leaving.load()) return {kPeriodNs, true};
-  clients_.for_each([](Client& client) { client.slices().apply(); });
+  clients_.for_each([](Client& client) {
+    client.slices().apply();
+    client.turns().start_if_due();
+  });
   const std::uint64_t now = base::monotonic_ns();
   if (now < next_look_ns_) return {next_look_ns_ - now, true};
   next_look_ns_ = now + kPeriodNs;

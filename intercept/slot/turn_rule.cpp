@@ -72,7 +72,6 @@ struct TurnRule::Others {
       const bool is_first = has < used || (has == used && index < slot);
       greatest_count = std::max(greatest_count, has);
       if (other.turn.until_ns.load() > now_ns) {
-        count_of_owner = has;
         until_ns = std::max(until_ns, other.turn.until_ns.load());
         is_before = is_before || is_first;
       }
@@ -83,12 +82,11 @@ struct TurnRule::Others {
     });
   }
 
-  int next = -1;                 ///< Of those who want to run, the one that has had least.
-  std::uint64_t least = kNever;  ///< What it has had.
-  std::uint32_t greatest = 0;    ///< The greatest weight of those who want to run.
-  std::uint64_t until_ns = 0;    ///< Until when another one has the turn; 0: nobody has it.
-  bool is_before = false;        ///< Whether that one has had less than this client.
-  std::uint64_t count_of_owner = 0;
+  int next = -1;                     ///< Of those who want to run, the one that has had least.
+  std::uint64_t least = kNever;      ///< What it has had.
+  std::uint32_t greatest = 0;        ///< The greatest weight of those who want to run.
+  std::uint64_t until_ns = 0;        ///< Until when another one has the turn; 0: nobody has it.
+  bool is_before = false;            ///< Whether that one has had less than this client.
   std::uint64_t greatest_count = 0;  ///< Of all, also of those who have no work.
 };
 
@@ -103,8 +101,15 @@ TurnRule::Decision TurnRule::look(const shm::Board& board, int slot,
     decision.look_ns = kNever;
     return decision;
   }
-  // A stopped one has no claim to the turns of that time.
-  if (now_ns - std::exchange(looked_ns_, now_ns) > scaled(kLookNs) + kStoppedNs) wanted_ = false;
+  // One that was stopped has lost its turn, and has no claim to the turns of that time. Counts of
+  // another device or priority mean nothing here.
+  const SlotInfo info = SlotInfo::unpack(own.info.load());
+  const std::uint32_t group = (std::uint32_t{info.device} << 8U) | info.priority;
+  const bool stopped = now_ns - std::exchange(looked_ns_, now_ns) > scaled(kLookNs) + kStoppedNs;
+  if (std::exchange(group_, group) != group || stopped) {
+    has_turn_ = false;
+    wanted_ = false;
+  }
   const Others others(board, slot, used_, now_ns);
   return has_turn_ ? with_turn(own, others, now_ns) : without_turn(own, others, now_ns);
 }
@@ -112,7 +117,10 @@ TurnRule::Decision TurnRule::look(const shm::Board& board, int slot,
 TurnRule::Decision TurnRule::with_turn(const shm::Slot& own, const Others& others,
                                        std::uint64_t now_ns) noexcept {
   const std::uint64_t passed = now_ns - since_ns_;
-  std::uint64_t had = passed - std::min(held_by_others(own, now_ns) - held_ns_, passed);
+  // A holder that dies while it opens the gate takes the time of its hold away.
+  const std::uint64_t held = held_by_others(own, now_ns);
+  held_ns_ = std::min(held_ns_, held);
+  std::uint64_t had = passed - std::min(held - held_ns_, passed);
   const std::uint32_t weight = weight_of(own);
   if (wants(own)) idle_ns_ = 0;
   if (!wants(own) && idle_ns_ == 0) idle_ns_ = now_ns;
@@ -121,7 +129,7 @@ TurnRule::Decision TurnRule::with_turn(const shm::Slot& own, const Others& other
       std::max(scaled(kLeastTurnNs), scaled(kTurnNs) * weight / std::max(weight, others.greatest));
   const bool is_second = others.until_ns != 0 && others.is_before;
   if (!idle && !is_second && had < turn) return go_on(turn - had, now_ns);
-  had = std::min(had, turn + kGraceNs);  // it was stopped, and its turn was void
+  had = std::min(had, turn + kGraceNs);
   used_ += had / weight;
   const std::uint64_t half = turn / weight / 2;  // or a little that was late would double a turn
   if (!idle && !is_second && (others.next < 0 || used_ + half < others.least)) {
@@ -129,31 +137,29 @@ TurnRule::Decision TurnRule::with_turn(const shm::Slot& own, const Others& other
     return go_on(turn, now_ns);
   }
   has_turn_ = false;
-  wanted_ = !idle;
   Decision decision = wait(now_ns + scaled(kLookNs));
   decision.runs = others.next < 0 && !is_second;
-  if (!is_second) decision.call = others.next < 0 ? kEverybody : others.next;
+  if (!is_second) decision.call = others.next;
   return decision;
 }
 
 TurnRule::Decision TurnRule::without_turn(const shm::Slot& own, const Others& others,
                                           std::uint64_t now_ns) noexcept {
   // What a client did not use while it had no work is lost, and what it used while it was alone is
-  // not held against it. (This is start-time fair queuing: who comes begins where the one is that
-  // runs, or where the last one was.)
+  // not held against it. (This is start-time fair queuing: who comes begins where the others are.)
   const bool wants_now = wants(own);
   if (wants_now && !wanted_) {
-    const std::uint64_t there =
-        others.until_ns != 0 ? others.count_of_owner : others.greatest_count;
+    const std::uint64_t there = others.greatest_count;
     used_ = std::clamp(used_, there, there + scaled(kTurnNs) / weight_of(own));
   }
   wanted_ = wants_now;
-  if (others.until_ns != 0) return wait(others.until_ns);
+  // Never held: it may have work that belongs to no job, and nobody would give it a turn for that.
   if (!wants_now) {
     Decision decision = wait(now_ns + scaled(kLookNs));
     decision.runs = true;
     return decision;
   }
+  if (others.until_ns != 0) return wait(others.until_ns);
   begin(own, now_ns);
   return go_on(scaled(kTurnNs), now_ns);
 }

@@ -28,7 +28,6 @@ class TurnRule {
   static constexpr std::uint64_t kLookNs = 20'000'000;
   /// A client whose watcher has been silent for this long is stopped, and takes no turns.
   static constexpr std::uint64_t kStoppedNs = 150'000'000;
-  static constexpr int kEverybody = -2;
 
   struct Decision {
     bool takes = false;          ///< Whether the client takes turns at all.
@@ -36,7 +35,7 @@ class TurnRule {
     std::uint64_t until_ns = 0;  ///< TurnLine::until_ns
     std::uint64_t used = 0;      ///< TurnLine::used
     std::uint64_t look_ns = 0;   ///< When to look again, if nobody calls before.
-    int call = -1;               ///< Whose turn is next, kEverybody, or -1.
+    int call = -1;               ///< Whose turn is next, or -1.
   };
 
   /// `time_scale`: how many times slower than real time the device runs.
@@ -63,6 +62,7 @@ class TurnRule {
   std::uint64_t used_ = 0;
   bool has_turn_ = false;
   bool wanted_ = false;          ///< Whether it wanted to run at the last look.
+  std::uint32_t group_ = 0;      ///< Device and priority at the last look.
   std::uint64_t looked_ns_ = 0;  ///< When that was.
   std::uint64_t since_ns_ = 0;   ///< Begin of the turn.
   std::uint64_t held_ns_ = 0;    ///< For how long others had held it by then.

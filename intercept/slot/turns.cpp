@@ -4,7 +4,7 @@
 
 #include "base/clock.hpp"
 #include "base/futex.hpp"
-#include "intercept/driver/threads.hpp"
+#include "intercept/driver/log.hpp"
 #include "shm/gates.hpp"
 #include "shm/view.hpp"
 
@@ -14,9 +14,21 @@ void Turns::tick(std::uint64_t now_ns) noexcept {
   const Seat& seat = client_.seat();
   if (seat.reader()) return;
   const bool should = should_take_turns(seat.board, seat.slot, now_ns);
-  if (should && !started_) started_ = start_quiet_thread("sluice-turns", [this] { run(); });
+  if (should && thread_.load() == Thread::kNone) {
+    thread_.store(Thread::kWanted);
+    keeper_.wake();
+  }
   // The thread itself looks often enough while it takes turns.
-  if (started_ && should != (seat.shared().turn.takes.load() != 0)) call(seat.slot);
+  const bool runs = thread_.load() == Thread::kRuns;
+  if (runs && should != (seat.shared().turn.takes.load() != 0)) call(seat.slot);
+}
+
+void Turns::start_if_due() noexcept {
+  if (thread_.load() != Thread::kWanted) return;
+  thread_.store(Thread::kRuns);
+  if (start_quiet_thread("sluice-turns", [this] { run(); })) return;
+  thread_.store(Thread::kNone);
+  Line(Level::kWarn) << "no turns: this process has no thread left for them";
 }
 
 void Turns::run() noexcept {
@@ -40,19 +52,22 @@ void Turns::obey(const TurnRule::Decision& decision) noexcept {
   shm::TurnLine& line = board.slots[static_cast<std::size_t>(self)].turn;
   shm::BoardView view(board);
   const bool held = (view.gate(self).load() & shm::bit(self)) != 0;
-  // From here on launches are spaced, so that the gate can stop them.
-  if (decision.takes) view.outranked(self).fetch_or(shm::kTakesTurns);
+  // From here on launches are spaced, so that the gate can stop them, and the ends of jobs matter,
+  // also that of a job that is open already.
+  const bool takes = (view.outranked(self).load() & shm::kTakesTurns) != 0;
+  if (decision.takes && !takes) {
+    view.outranked(self).fetch_or(shm::kTakesTurns);
+    poller_.wake();
+  }
   if (!decision.runs && !held) shm::close_bit(view, self, self);
   line.used.store(decision.used);
   line.until_ns.store(decision.until_ns);
   line.takes.store(decision.takes ? 1 : 0);
   if (decision.runs && held) shm::open_bits(view, self, shm::bit(self));
-  if (!decision.takes) view.outranked(self).fetch_and(~std::uint64_t{shm::kTakesTurns});
+  if (!decision.takes && takes) {
+    view.outranked(self).fetch_and(~std::uint64_t{shm::kTakesTurns});
+  }
   if (decision.call >= 0) call(decision.call);
-  if (decision.call != TurnRule::kEverybody) return;
-  shm::for_each_other(board.used.load(), self, [&](int other) {
-    if (board.slots[static_cast<std::size_t>(other)].turn.takes.load() != 0) call(other);
-  });
 }
 
 void Turns::call(int slot) noexcept {

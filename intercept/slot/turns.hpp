@@ -2,29 +2,38 @@
 #include <atomic>
 #include <cstdint>
 
+#include "intercept/driver/threads.hpp"
 #include "intercept/slot/client_slot.hpp"
 #include "intercept/slot/turn_rule.hpp"
 
 namespace sluice::intercept {
 
 /// The turns of a client among those of its priority. A thread of its own looks at the rule and
-/// obeys it: it closes the client's own gate with the client's own bit. It runs only while the
-/// client takes turns.
+/// obeys it: it closes the client's own gate with the client's own bit. It sleeps while the client
+/// takes no turns.
 class Turns {
  public:
-  explicit Turns(ClientSlot& client) noexcept : client_(client), rule_(client.time_scale()) {}
+  /// `keeper` must call start_if_due() when woken. `poller` finds the ends of jobs.
+  Turns(ClientSlot& client, Worker& keeper, Worker& poller) noexcept
+      : client_(client), keeper_(keeper), poller_(poller), rule_(client.time_scale()) {}
 
-  /// For the watcher: starts the thread when turns begin, and wakes it.
+  /// For the watcher: has the thread started when turns begin, and wakes it.
   void tick(std::uint64_t now_ns) noexcept;
+  /// For the keeper: the watcher allocates nothing.
+  void start_if_due() noexcept;
 
  private:
   void run() noexcept;
   void obey(const TurnRule::Decision& decision) noexcept;
   void call(int slot) noexcept;
 
+  enum class Thread : std::uint8_t { kNone, kWanted, kRuns };
+
   ClientSlot& client_;
+  Worker& keeper_;
+  Worker& poller_;
   TurnRule rule_;  ///< Of the thread.
-  bool started_ = false;
+  std::atomic<Thread> thread_{Thread::kNone};
 };
 
 }  // namespace sluice::intercept

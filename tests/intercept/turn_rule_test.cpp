@@ -22,6 +22,7 @@ class Turns : public sluice::test::BoardTest {
   struct Program {
     TurnRule rule;
     bool lives = true;
+    bool looks = true;  ///< False: it has no thread for its turns.
     std::uint64_t look_ns = 0;
     std::uint64_t stopped_until_ns = 0;
     std::uint64_t work_ns = kNever;    ///< GPU time until it has no work.
@@ -85,15 +86,25 @@ class Turns : public sluice::test::BoardTest {
     }
   }
 
-  void look(int index) {
+  /// Whether it is time for the client to look.
+  bool is_due(int index) {
     Program& looking = program(index);
     shm::Slot& client = slot(index);
-    if (!looking.lives || now_ < looking.stopped_until_ns) return;
+    if (!looking.lives || now_ < looking.stopped_until_ns) return false;
     if (now_ - client.watcher_beat_ns.load() >= kBeatNs) client.watcher_beat_ns.store(now_);
     const bool should = should_take_turns(*board_, index, now_);
-    if (now_ < looking.look_ns && should == (client.turn.takes.load() != 0)) return;
+    if (!looking.looks) return false;
+    return now_ >= looking.look_ns || should != (client.turn.takes.load() != 0);
+  }
+
+  void look(int index) {
+    if (is_due(index)) obey(index, program(index).rule.look(*board_, index, now_));
+  }
+
+  void obey(int index, const TurnRule::Decision& decision) {
+    Program& looking = program(index);
+    shm::Slot& client = slot(index);
     const bool had = client.turn.until_ns.load() != 0;
-    const TurnRule::Decision decision = looking.rule.look(*board_, index, now_);
     client.turn.takes.store(decision.takes ? 1 : 0);
     client.turn.used.store(decision.used);
     client.turn.until_ns.store(decision.until_ns);
@@ -102,8 +113,7 @@ class Turns : public sluice::test::BoardTest {
     settle_times(index);
     looking.look_ns = decision.look_ns == kNever ? kNever : decision.look_ns + late();
     for (int i = 0; i < count_; ++i) {
-      const bool all = decision.call == TurnRule::kEverybody && i != index;
-      if (decision.call == i || all) program(i).look_ns = now_ + late();
+      if (decision.call == i) program(i).look_ns = now_ + late();
     }
   }
 
@@ -170,6 +180,131 @@ TEST_F(Turns, ForOneThatIsAloneThereAreNone) {
   EXPECT_EQ(slot(a).gate.load() & shm::bit(a), 0U);
 }
 
+TEST_F(Turns, ThoseOfAnotherDeviceAndReadersTakeNone) {
+  const int a = add(1);
+  const int there = add(1);
+  const int reader = add(1);
+  slot(there).info.store(shm::SlotInfo{shm::SlotState::kLive, 0, 1, 1}.pack());
+  slot(reader).reader.store(1);
+  run(100);
+  EXPECT_EQ(slot(a).turn.takes.load() + slot(there).turn.takes.load(), 0U);
+  EXPECT_EQ(slot(reader).turn.takes.load(), 0U);
+}
+
+// Prevents: turns of a client that cannot have any.
+TEST_F(Turns, NobodyWaitsForOneWithoutAThread) {
+  const int a = add(1);
+  const int b = add(1);
+  program(b).looks = false;
+  run(1000);
+  EXPECT_LT(program(a).longest_wait_ns, 3 * kMs);
+}
+
+// Prevents: a program waits for ever whose queued work belongs to no job: nobody gives it a turn.
+TEST_F(Turns, NobodyIsHeldWithoutAJob) {
+  const int a = add(1);
+  const int b = add(1);
+  run(100);
+  slot(b).job.fetch_add(1);
+  run(60);
+  EXPECT_EQ(slot(b).gate.load() & shm::bit(b), 0U);
+  EXPECT_NE(slot(a).turn.until_ns.load(), 0U) << "the other one goes on";
+}
+
+// Prevents: who comes from another priority has all the turns, or none, until the counts are equal.
+TEST_F(Turns, CountsOfAnotherPriorityMeanNothing) {
+  const int a = add(1, 1);
+  add(1, 1);
+  run(3000);
+  const int c = add(1);
+  const int d = add(1);
+  run(200);
+  set_state(a, shm::SlotState::kLive, 0);  // from an old group into a young one
+  run(100);
+  for (const int i : {a, c, d}) program(i).served_ns = 0;
+  run(900);
+  for (const int i : {c, d}) EXPECT_NEAR(served_ms(i) / served_ms(a), 1, 0.25) << i;
+  set_state(d, shm::SlotState::kLive, 1);  // and back
+  run(100);
+  for (const int i : {1, d}) program(i).served_ns = 0;
+  run(900);
+  EXPECT_NEAR(served_ms(d) / served_ms(1), 1, 0.15);
+}
+
+// Prevents: a turn without an end, after a holder died between opening the gate and counting.
+TEST_F(Turns, AHoldThatIsNeverCountedEndsWithItsHolder) {
+  const int a = add(1);
+  const int b = add(1);
+  hold_all(true);
+  run(500);
+  held_ = false;
+  for (const int i : {a, b}) slot(i).closed_since_ns.store(0);  // and nothing is added
+  for (const int i : {a, b}) program(i).served_ns = 0;
+  run(1000);
+  EXPECT_NEAR(served_ms(a) / served_ms(b), 1, 0.2);
+}
+
+// Prevents: two that take a vacant turn at once keep it, or both give it back.
+TEST_F(Turns, OfTwoThatTakeATurnAtOnceOneKeepsIt) {
+  latest_ns_ = 0;
+  const int a = add(1);
+  const int b = add(1);
+  for (const int i : {a, b}) slot(i).turn.takes.store(1);
+  const TurnRule::Decision one = program(a).rule.look(*board_, a, now_);
+  const TurnRule::Decision other = program(b).rule.look(*board_, b, now_);
+  ASSERT_TRUE(one.runs && other.runs);
+  obey(a, one);
+  obey(b, other);
+  run(19);
+  EXPECT_LT(shared_ns_, 3 * kMs);
+  EXPECT_LT(unused_ns_, kMs);
+}
+
+// Prevents: short pauses of a program, in which its host thinks, that add up to the end of a turn.
+TEST_F(Turns, ATurnSurvivesShortPauses) {
+  latest_ns_ = 0;
+  const int a = add(1);
+  add(1);
+  run(60);
+  for (const int turns = program(a).turns; program(a).turns == turns;) run(1);
+  for (int i = 0; i < 12; ++i) {
+    slot(a).job.fetch_add(1);  // it pauses for half a millisecond, and then works for as long
+    now_ += kMs / 2;
+    EXPECT_NE(program(a).rule.look(*board_, a, now_).until_ns, 0U) << i;
+  }
+}
+
+// Prevents: a program that comes back from a pause and is held although nobody runs.
+TEST_F(Turns, WhereNobodyRunsEverybodyMay) {
+  const int a = add(1);
+  const int b = add(1);
+  give_work(a, kMs);
+  give_work(b, kMs);
+  run(200);
+  for (int i = 0; i < 20; ++i) {
+    for (const int one : {a, b}) {
+      program(one).longest_wait_ns = 0;
+      give_work(one, 5 * kMs);
+      run(10 + static_cast<std::uint64_t>(i));
+      EXPECT_LT(program(one).longest_wait_ns, kMs) << one;
+    }
+  }
+}
+
+// Prevents: a stopped program takes all the turns that it has missed.
+TEST_F(Turns, WhoWasStoppedGetsNothingBack) {
+  const int a = add(1);
+  const int b = add(1);
+  const int c = add(1);
+  run(200);
+  stop(c, 3000);
+  run(3050);
+  for (const int i : {a, b, c}) program(i).served_ns = 0;
+  run(900);
+  EXPECT_NEAR(served_ms(a), 300, 40);
+  EXPECT_NEAR(served_ms(c), 300, 40);
+}
+
 TEST_F(Turns, OnesOfWeightThreeAndOneGetThreeQuartersAndOne) {
   const int a = add(3);
   const int b = add(0);
@@ -196,6 +331,7 @@ TEST_F(Turns, ASmallWeightWaitsTwoSecondsAtMost) {
   EXPECT_LT(program(b).longest_wait_ns, 2200 * kMs);
   EXPECT_GT(served_ms(b), 8);
   EXPECT_NEAR(served_ms(a) / served_ms(b), 1000, 250);
+  EXPECT_LT(program(b).turns, 10) << "they are long against a switch";
 }
 
 TEST_F(Turns, SeveralGetTheirParts) {
@@ -222,8 +358,7 @@ TEST_F(Turns, WhoHasNoWorkGivesHisTurnAway) {
 TEST_F(Turns, ASleeperGetsNothingBack) {
   const int a = add(1);
   const int b = add(1);
-  give_work(b, 0);
-  slot(b).job.fetch_add(1);
+  give_work(b, 30 * kMs);
   run(3000);
   program(a).served_ns = 0;
   give_work(b, kNever);

@@ -81,6 +81,32 @@ TEST_F(TurnsOf, WhoLaunchesNothingMoreHasNoTurns) {
   EXPECT_EQ(slot.turn.used.load(), used) << "it had a turn and nothing to run";
 }
 
+// Prevents: the same with work from before the first turn: nobody looks whether it is done.
+TEST_F(TurnsOf, AJobFromBeforeTheTurnsEnds) {
+  Program& other = start({0, "device:4", {"SLUICE_GPU_TIME=0"}});
+  other.ask("launch 5 1000");
+  start_busy("1");
+  ASSERT_TRUE(takes_turns(other, true));
+  const Look board = look();
+  const shm::Slot& slot = board.slot(slot_of(board, other.pid()));
+  EXPECT_TRUE(eventually([&] { return !shm::is_active(slot.job.load()); }));
+}
+
+// Prevents: the next client of a slot is spaced for turns that it does not take.
+TEST_F(TurnsOf, NothingOfThemStaysInTheSlot) {
+  Program& one = start_busy("1");
+  Program& other = start_busy("1");
+  ASSERT_TRUE(takes_turns(one, true) && takes_turns(other, true));
+  const int slot = slot_of(one);
+  one.signal(SIGKILL);
+  one.wait();
+  EXPECT_TRUE(eventually([&] { return look().state(slot) == shm::SlotState::kFree; }));
+  other.signal(SIGKILL);
+  other.wait();
+  Program& next = start({0, "device:4"});
+  EXPECT_EQ(look().slot(slot_of(next)).outranked.load(), shm::kOutranked);
+}
+
 // Prevents: jobs that wait until a turn is over.
 TEST_F(TurnsOf, AJobAboveHoldsWhoeverHasTheTurn) {
   Program& one = start_busy("1");

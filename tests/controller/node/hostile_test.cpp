@@ -298,10 +298,12 @@ TEST_F(Hostile, ChangesObeyOwnerAndCeiling) {
   const auto of_bert = client_of(kBert, 0);
   const auto of_anna = client_of(kAnna, 0);
   ASSERT_TRUE(of_bert->attached() && of_anna->attached());
-  const auto change = [](const FakeClient& client, std::uint32_t priority) {
-    return [&client, priority] {
+  const auto change = [](const FakeClient& client, std::uint32_t priority,
+                         std::uint32_t weight = shm::kKeepWeight) {
+    return [&client, priority, weight] {
       shm::Request request = change_of({client.slot(), client.generation()}, client.board_id());
       request.priority = priority;
+      request.weight = weight;
       const base::Fd connection = connect_to("node");
       return static_cast<int>(ask_controller(connection.get(), request).status);
     };
@@ -311,7 +313,9 @@ TEST_F(Hostile, ChangesObeyOwnerAndCeiling) {
   EXPECT_EQ(run_as(kBert, change(*of_bert, 1)), kNo) << "above the ceiling";
   EXPECT_EQ(run_as(kBert, change(*of_bert, 0)), 0);
   EXPECT_EQ(run_as(kBert, change(*of_bert, shm::kKeepPriority)), 0);
-  EXPECT_EQ(change(*of_anna, 200)(), 0) << "root may";
+  EXPECT_EQ(run_as(kBert, change(*of_bert, shm::kKeepPriority, 2)), kNo) << "above the site's 1";
+  EXPECT_EQ(run_as(kBert, change(*of_bert, shm::kKeepPriority, 1)), 0);
+  EXPECT_EQ(change(*of_anna, 200, 1000)(), 0) << "root may";
 }
 
 }  // namespace

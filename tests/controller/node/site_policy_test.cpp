@@ -17,6 +17,8 @@
 namespace sluice::controller {
 namespace {
 
+Terms of_a_user(int priority, int clients) { return {true, priority, clients, shm::kNoLimit, 1}; }
+
 class SitePolicyTest : public testing::Test {
  protected:
   [[nodiscard]] SitePolicy load(const std::string& text) const {
@@ -47,7 +49,7 @@ TEST_F(SitePolicyTest, WithoutAFileRootMayAskForEverythingAndOthersForNothing) {
   const SitePolicy policy;
   EXPECT_EQ(policy.terms(peer(0)), kAll);
   EXPECT_EQ(policy.terms(peer(geteuid())), kAll);
-  EXPECT_EQ(policy.terms(peer(4711)), (Terms{true, 0, 8}));
+  EXPECT_EQ(policy.terms(peer(4711)), of_a_user(0, 8));
 }
 
 // Prevents: a general rule wins over the special one in front of it, or the other way round.
@@ -60,11 +62,11 @@ TEST_F(SitePolicyTest, TheFirstRuleThatMatchesDecides) {
       {"user": 100, "admit": false},
       {"user": 101, "group": 51, "admit": false},
       {"user": 0, "max_priority": 9}]})");
-  EXPECT_EQ(policy.terms(peer(100, {50})), (Terms{true, 100, 32}));
-  EXPECT_EQ(policy.terms(peer(102, {7, 50})), (Terms{true, 50, 2})) << "the rest is the default's";
-  EXPECT_EQ(policy.terms(peer(101, {7})), (Terms{true, 1, 2})) << "all parts of a rule must match";
+  EXPECT_EQ(policy.terms(peer(100, {50})), of_a_user(100, 32));
+  EXPECT_EQ(policy.terms(peer(102, {7, 50})), of_a_user(50, 2)) << "the rest is the default's";
+  EXPECT_EQ(policy.terms(peer(101, {7})), of_a_user(1, 2)) << "all parts of a rule must match";
   EXPECT_FALSE(policy.terms(peer(101, {51})).admitted);
-  EXPECT_EQ(policy.terms(peer(0)), (Terms{true, 9, 2})) << "a rule may limit root";
+  EXPECT_EQ(policy.terms(peer(0)), of_a_user(9, 2)) << "a rule may limit root";
 }
 
 TEST_F(SitePolicyTest, TheDefaultMayExcludeEverybodyElse) {
@@ -115,6 +117,18 @@ TEST_F(SitePolicyTest, MemoryIsLimitedByRules) {
             std::string::npos);
 }
 
+// Prevents: any user takes the GPU from those who do not ask for a weight.
+TEST_F(SitePolicyTest, AWeightIsForThoseToWhomTheSiteGivesOne) {
+  const SitePolicy policy = load(R"({
+    "default": {"max_priority": 2}, "rules": [{"user": 100, "max_weight": 5}]})");
+  EXPECT_EQ(policy.terms(peer(100)).max_weight, 5U);
+  EXPECT_EQ(policy.terms(peer(101)).max_weight, 1U);
+  EXPECT_EQ(policy.terms(peer(0)).max_weight, shm::kMostWeight);
+  EXPECT_EQ(SitePolicy().terms(peer(4711)).max_weight, 1U);
+  EXPECT_NE(fault_of(R"({"default": {"max_weight": 0}})").find("/default/max_weight: found 0"),
+            std::string::npos);
+}
+
 // Prevents: a process whose cgroup is unknown gets more memory than the rule for it allows.
 TEST_F(SitePolicyTest, TheLeastMemoryOfCgroupsHoldsForAnUnknownCgroup) {
   const Peer unknown{4711, {}, nullptr};
@@ -157,7 +171,7 @@ TEST_F(SitePolicyTest, ARuleForAnyCgroupIsNotOneForAnUnknownCgroup) {
   EXPECT_FALSE(admits.terms(unknown).admitted);
   const SitePolicy grants =
       load(R"({"default": {"max_clients": 2}, "rules": [{"cgroup": "*", "max_clients": 30}]})");
-  EXPECT_EQ(grants.terms(unknown), (Terms{true, 0, 2}));
+  EXPECT_EQ(grants.terms(unknown), of_a_user(0, 2));
 }
 
 // Prevents: a process gets out of its cgroup of version 1, as the kernel shows it, by the end of
