@@ -138,12 +138,26 @@ CUresult hook(Of<Kind::kSync>, Real real, CUstream stream) {
 
 // --- Wait ---------------------------------------------------------------------------------------
 
+/// Whether a call waits for work, and does not only ask about it.
+template <Entry entry>
+inline constexpr bool kWaits =
+    !kEntryNames[static_cast<std::size_t>(entry)].starts_with("cuEventQuery") &&
+    !kEntryNames[static_cast<std::size_t>(entry)].starts_with("cuStreamQuery");
+
 /// Another thread looks whether this was the last work of a job: a query in the program's own
 /// thread could block behind work that only this thread lets run.
 template <Entry entry, class Real, class... Args>
 CUresult hook(Of<Kind::kWait>, Real real, Args... args) {
   if (g_process.open_jobs.load(std::memory_order_relaxed) == 0) return (*real)(args...);
+  Client* client = nullptr;
+  std::uint64_t since_ns = 0;
+  if constexpr (kWaits<entry>) {
+    Interposer* const self = with_clients();
+    client = self == nullptr ? nullptr : self->client_here(false);
+    if (client != nullptr) since_ns = client->jobs().wait_begins();
+  }
   const CUresult result = (*real)(args...);
+  if (since_ns != 0) client->jobs().wait_returned(since_ns);
   if (result != CUDA_SUCCESS) return result;
   if (Interposer* const self = with_clients()) self->work_may_be_done();
   return result;

@@ -68,6 +68,12 @@ std::uint64_t Jobs::begin_wait() noexcept {
   return now;
 }
 
+void Jobs::wait_returned(std::uint64_t since_ns) noexcept {
+  const std::uint64_t now = base::monotonic_ns();
+  const std::lock_guard lock(mutex_);
+  trials_.waited(since_ns, now);
+}
+
 bool Jobs::has_target() const noexcept { return law_.target().any() && hold_others(); }
 
 /// `until_ns` is not 0 if no job has begun yet. It is written before the gates close, because this

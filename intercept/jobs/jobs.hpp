@@ -73,6 +73,10 @@ class Jobs {
     std::uint64_t since_ns_ = 0;  ///< Only with the CloseLaw.
   };
 
+  /// Brackets a call that waits for work and ends no job itself. 0 if nobody wants to know.
+  [[nodiscard]] std::uint64_t wait_begins() noexcept { return trials_.on() ? begin_wait() : 0; }
+  void wait_returned(std::uint64_t since_ns) noexcept;
+
   /// For the watcher, in each tick: since when a thread has been in the same synchronising call; 0
   /// if none is in one.
   [[nodiscard]] std::uint64_t synchronising_since(std::uint64_t now_ns) noexcept {

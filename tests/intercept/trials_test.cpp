@@ -59,9 +59,17 @@ class Trials : public Above {
       launch();
     }
     job_.open_at_end = !closed();
+    const bool by_event = event_ != nullptr;
+    const CUresult recorded = by_event ? ::cuEventRecord(event_, nullptr) : CUDA_SUCCESS;
     tell_gpu();
-    EXPECT_EQ(::cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+    const CUresult waited =
+        by_event ? ::cuEventSynchronize(event_) : ::cuStreamSynchronize(nullptr);
+    EXPECT_EQ(recorded | waited, CUDA_SUCCESS);
     waits_.wait(true);  // what is finished must not be work of the next job
+    if (by_event) {
+      EXPECT_TRUE(eventually(
+          [this] { return !shm::is_active(slot().job.load() | slot().open_job.load()); }));
+    }
     EXPECT_FALSE(closed()) << "a job that ended";
     return job_;
   }
@@ -87,6 +95,7 @@ class Trials : public Above {
     waits_.notify_one();
   }
 
+  CUevent event_ = nullptr;             ///< Jobs wait by it, if there is one.
   static constexpr int kLearning = 24;  ///< Jobs of which nothing is tried.
 
  private:
@@ -124,6 +133,17 @@ TEST_F(Trials, TheWaitClosesTheGates) {
   EXPECT_GE(open.at_begin, 80);
   EXPECT_EQ(open.in_wait, 0);
   EXPECT_GT(slot().open_ns.load(), 80 * kMs / 5);
+}
+
+// The same for a program that waits by an event.
+TEST_F(Trials, TheWaitForAnEventClosesTheGates) {
+  start([](const Job& job) { return job.open_in_wait ? 5 * kMs : 0; });
+  ASSERT_EQ(::cuEventCreate(&event_, 0), CUDA_SUCCESS);
+  count(kLearning);
+  count(60);
+  const Open open = count(200);
+  EXPECT_GE(open.at_begin, 80);
+  EXPECT_EQ(open.in_wait, 0);
 }
 
 // Jobs that suffer if the gates are open at their last launch: a thread closes them before.

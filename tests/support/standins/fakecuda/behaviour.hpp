@@ -156,6 +156,11 @@ SLUICE_FAKE_ENTRY(cuEventQuery, CUevent event) {
   const bool done = event->stream == nullptr || event->stream->done >= event->mark;
   return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
+SLUICE_FAKE_ENTRY(cuEventSynchronize, CUevent event) {
+  if (!state().is_event(event) || event->stream == nullptr) return CUDA_SUCCESS;
+  state().wait(lock, *event->stream);
+  return CUDA_SUCCESS;
+}
 SLUICE_FAKE_ENTRY(cuEventElapsedTime, float* ms, CUevent before, CUevent after) {
   if (state().events.count(before) + state().events.count(after) != 2) {
     return CUDA_ERROR_INVALID_HANDLE;
