@@ -112,14 +112,14 @@ bool Fibers::can_run(const Fiber& fiber) const noexcept {
   }
 }
 
-bool Fibers::run_one() {
+bool Fibers::run_one(unsigned least_steps) {
   Fiber* chosen = nullptr;
   std::uint64_t candidates = 0;
   for (const auto& fiber : all) {
     if (can_run(*fiber) && random.one_in(++candidates)) chosen = fiber.get();
   }
   if (chosen == nullptr) return false;
-  resume(*chosen, 1U << random.below(9));
+  resume(*chosen, least_steps << random.below(9));
   return true;
 }
 

@@ -53,8 +53,11 @@ struct Fiber {
   bool started = false;
   std::uint64_t launch_turn = 0;  ///< When its last launch began.
   std::uint64_t blocked_ns = 0;   ///< For so long the driver has blocked that launch.
-  std::uint64_t waits_since_ns =
-      0;  ///< Since when it has been in a synchronising call; 0: it is in none.
+  /// Since when it has been in a synchronising call; 0: it is in none.
+  std::uint64_t waits_since_ns = 0;
+  unsigned launched = 0;        ///< The streams that it launched into as a client, a bit each.
+  bool attached = false;        ///< Its process was a client when that call began.
+  std::vector<void*> contexts;  ///< Those that it has made current; the last one is.
   char* stack = nullptr;
   jmp_buf context;
   std::vector<char> locals;  ///< Its thread-local variables, while another fiber runs.
@@ -75,8 +78,8 @@ class Fibers {
   std::size_t drop(const Scope& scope, bool watcher_only = false);
   [[nodiscard]] bool has_thread(pid_t thread) const noexcept;
 
-  /// Lets a fiber that can run make some steps. False if none can run now.
-  bool run_one();
+  /// Lets a fiber that can run make at least so many steps. False if none can run now.
+  bool run_one(unsigned least_steps);
   /// When a sleep, a delay or a stop ends next.
   [[nodiscard]] std::uint64_t next_ns() const noexcept;
 

@@ -14,8 +14,35 @@ using Kind = GpuStream::Item::Kind;
 
 constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
-GpuStream& of(CUstream stream) { return *reinterpret_cast<GpuStream*>(stream); }
-GpuStream::Event& of(CUevent event) { return *reinterpret_cast<GpuStream::Event*>(event); }
+GpuStream& of(CUstream handle) {
+  GpuStream& stream = *reinterpret_cast<GpuStream*>(handle);
+  if (!stream.exists) g_world->broken("a stream is used after its end");
+  return stream;
+}
+GpuContext& of(CUcontext handle) {
+  GpuContext& context = *reinterpret_cast<GpuContext*>(handle);
+  if (!context.exists) g_world->broken("a context is used after its end");
+  return context;
+}
+GpuStream::Event& of(CUevent handle) {
+  GpuStream::Event& event = *reinterpret_cast<GpuStream::Event*>(handle);
+  const bool exists = event.context->exists && event.context->ended == event.of && !event.destroyed;
+  if (!exists) g_world->broken("an event is used after its end");
+  return event;
+}
+
+CUcontext current_context() {
+  const auto& pushed = g_fibers->current->contexts;
+  return reinterpret_cast<CUcontext>(pushed.empty() ? &g_world->running().contexts.front()
+                                                    : pushed.back());
+}
+
+/// Its work goes on, but nobody is asked to protect it any more.
+void end(GpuStream& stream) {
+  stream.exists = false;
+  stream.gave_up_ns = 0;
+  for (GpuStream::Item& item : stream.items) item.counted = false;
+}
 
 bool has_come(const GpuStream::Item& wait) {
   return wait.kind == Kind::kWaitEqual ? *wait.word == wait.value
@@ -36,15 +63,17 @@ CUresult launch(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, un
                 CUstream stream, void** arguments, void**) {
   wait_for_room(of(stream));
   const auto ns = *static_cast<std::uint64_t*>(arguments[0]);
+  const auto* const other = static_cast<const GpuStream*>(arguments[1]);
   const auto [paced, counted] = g_world->launched(of(stream));
-  of(stream).items.push_back({Kind::kKernel, ns, nullptr, nullptr, paced, counted});
+  of(stream).items.push_back({Kind::kKernel, ns, nullptr, nullptr, paced, counted, other,
+                              other == nullptr ? 0 : other->kernels_ended});
   return CUDA_SUCCESS;
 }
 
 CUresult query(CUstream stream) {
   GpuStream& asked = of(stream);
   const bool blocks = asked.items.size() >= GpuStream::kQueue &&
-                      asked.items.front().kind != Kind::kKernel && !has_come(asked.items.front());
+                      asked.items.front().word != nullptr && !has_come(asked.items.front());
   if (blocks) g_fibers->sleep(kNever, &asked);
   return asked.items.empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
@@ -57,6 +86,23 @@ CUresult wait_value(CUstream stream, CUdeviceptr word, cuuint64_t value, unsigne
 
 CUresult record(CUevent event, CUstream stream) {
   of(stream).items.push_back({Kind::kEvent, ++of(event).recorded, nullptr, &of(event)});
+  return CUDA_SUCCESS;
+}
+
+/// Also gives memory back, which takes time.
+CUresult end_context(CUcontext handle) {
+  GpuContext& context = of(handle);
+  for (GpuStream& stream : g_world->running().streams) {
+    if (stream.context == &context) wait_for_work(stream);
+  }
+  const std::uint64_t longest_ns = g_fibers->random.one_in(4) ? 1'000'000'000 : 5'000'000;
+  g_fibers->sleep(g_fibers->now_ns + g_fibers->random.below(longest_ns));
+  for (GpuStream& stream : g_world->running().streams) {
+    if (stream.context == &context) end(stream);
+  }
+  context.exists = false;
+  ++context.ended;
+  g_fibers->current->contexts.clear();
   return CUDA_SUCCESS;
 }
 
@@ -74,10 +120,19 @@ Driver simulated_driver() {
     return CUDA_SUCCESS;
   };
   driver.cuEventCreate = [](CUevent* event, unsigned) {
-    *event = reinterpret_cast<CUevent>(new GpuStream::Event);
+    const GpuContext& context = of(current_context());
+    *event = reinterpret_cast<CUevent>(new GpuStream::Event{&context, context.ended});
     return CUDA_SUCCESS;
   };
-  driver.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
+  driver.cuEventDestroy_v2 = [](CUevent event) {
+    of(event).destroyed = true;
+    return CUDA_SUCCESS;
+  };
+  driver.cuStreamDestroy_v2 = [](CUstream stream) {
+    end(of(stream));
+    return CUDA_SUCCESS;
+  };
+  driver.cuCtxDestroy_v2 = end_context;
   driver.cuEventQuery = [](CUevent event) {
     return of(event).done == of(event).recorded ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   };
@@ -86,19 +141,25 @@ Driver simulated_driver() {
     return CUDA_SUCCESS;
   };
   driver.cuCtxGetCurrent = [](CUcontext* context) {
-    *context = reinterpret_cast<CUcontext>(&g_world->running());
+    *context = current_context();
     return CUDA_SUCCESS;
   };
   driver.cuCtxGetDevice = [](CUdevice* device) {
     *device = g_world->running().device;
     return CUDA_SUCCESS;
   };
-  driver.cuStreamGetCtx = [](CUstream, CUcontext* context) {
-    *context = reinterpret_cast<CUcontext>(&g_world->running());
+  driver.cuStreamGetCtx = [](CUstream stream, CUcontext* context) {
+    *context = reinterpret_cast<CUcontext>(of(stream).context);
     return CUDA_SUCCESS;
   };
-  driver.cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; };
-  driver.cuCtxPopCurrent_v2 = [](CUcontext*) { return CUDA_SUCCESS; };
+  driver.cuCtxPushCurrent_v2 = [](CUcontext context) {
+    g_fibers->current->contexts.push_back(&of(context));
+    return CUDA_SUCCESS;
+  };
+  driver.cuCtxPopCurrent_v2 = [](CUcontext*) {
+    g_fibers->current->contexts.pop_back();
+    return CUDA_SUCCESS;
+  };
   driver.cuDeviceGetName = [](char* name, int, CUdevice) {
     std::strcpy(name, "GPU");
     return CUDA_SUCCESS;
@@ -135,9 +196,12 @@ bool GpuStream::advance(std::uint64_t now_ns) {
   for (; !items.empty(); ended = true) {
     const Item& first = items.front();
     if (begun_ns == 0) begun_ns = std::max(free_ns, now_ns);
-    if (first.kind == Kind::kKernel && begun_ns + first.value > now_ns) break;
+    const bool other_ended =
+        first.other != nullptr && first.other->kernels_ended != first.other_ended;
+    if (first.kind == Kind::kKernel && !other_ended && begun_ns + first.value > now_ns) break;
     if (first.word != nullptr && !has_come(first)) break;
-    free_ns = first.kind == Kind::kKernel ? begun_ns + first.value : now_ns;
+    free_ns = first.kind == Kind::kKernel && !other_ended ? begun_ns + first.value : now_ns;
+    if (first.kind == Kind::kKernel) ++kernels_ended;
     if (first.event != nullptr) first.event->done = std::max(first.event->done, first.value);
     if (first.event != nullptr) first.event->done_ns = free_ns;
     items.pop_front();

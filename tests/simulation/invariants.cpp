@@ -52,10 +52,14 @@ struct World::Seen {
   std::array<std::array<Pair, kSlots>, kSlots> pairs{};
   std::array<std::uint64_t, kSlots> open_turn{};  ///< The last turn after which the gate was open.
   std::array<std::uint64_t, kSlots> closed_turn{};
-  std::array<Since, kSlots> slack{};         ///< It is over, and limited.
-  std::array<Since, kSlots> rank{};          ///< `outranked` is wrong.
-  std::array<Since, kSlots> unprotected{};   ///< Work on the GPU without a job.
+  std::array<Since, kSlots> slack{};        ///< It is over, and limited.
+  std::array<Since, kSlots> rank{};         ///< `outranked` is wrong.
+  std::array<Since, kSlots> unprotected{};  ///< Work on the GPU, or an explicit job, without a job.
+  std::array<Since, kSlots> idle{};         ///< A job without either.
+  std::array<Since, kSlots> late{};         ///< A job that has not begun in time.
   std::array<std::uint64_t, kSlots> word{};  ///< The identity and state of the slot.
+  std::array<std::uint64_t, kSlots> word_ns{};
+  std::array<bool, kSlots> obeys{};  ///< All its threads have had time to see that it is live.
 };
 
 void World::prepare_to_look() { seen_ = std::make_shared<Seen>(); }
@@ -73,12 +77,12 @@ int World::slot_of(const Process& process) {
 }
 
 /// Since when a thread of the process has been in the same synchronising call; kNever if none is in
-/// one.
-std::uint64_t World::waits_since(const Process& process) const {
+/// one. `attached`: of those that began when it was a client, and so is seen by others.
+std::uint64_t World::waits_since(const Process& process, bool attached) const {
   std::uint64_t since = kNever;
   for (const auto& fiber : fibers.all) {
     const bool waits = fiber->scope == &process && fiber->waits_since_ns != 0;
-    if (waits) since = std::min(since, fiber->waits_since_ns);
+    if (waits && (fiber->attached || !attached)) since = std::min(since, fiber->waits_since_ns);
   }
   return since;
 }
@@ -116,6 +120,8 @@ void World::look() {
     const SlotInfo info = SlotInfo::unpack(slot(target).info.load());
     (slot(target).gate.load() == 0 ? seen_->open_turn : seen_->closed_turn)[at] = turn_;
     if (std::exchange(seen_->word[at], info.pack()) != info.pack()) {
+      seen_->word_ns[at] = fibers.now_ns;
+      seen_->obeys[at] = false;
       for (std::size_t other = 0; other < kSlots; ++other)
         seen_->pairs[at][other] = seen_->pairs[other][at] = {};
     }
@@ -128,30 +134,37 @@ void World::look() {
     }
     const std::uint64_t now = fibers.now_ns;
     const std::uint64_t run_ns = process->ran_since_ns;
-    const std::string name = std::to_string(process->pid);
+    const auto fault = [&](const char* what) { broken(what + std::to_string(process->pid)); };
+    if (now > std::max(seen_->word_ns[at], run_ns) + kTicksNs) seen_->obeys[at] = true;
     const bool limited = slot(target).slack_ns.load() != shm::kUnlimitedSlack;
     seen_->slack[at].set(limited && now > slot(target).slack_until_ns.load() && !process->reader,
                          now);
-    if (seen_->slack[at].exceeds(kTicksNs, run_ns, now))
-      broken("a slack that is over delays " + name);
+    if (seen_->slack[at].exceeds(kTicksNs, run_ns, now)) fault("a slack that is over delays ");
     const bool outranked = (slot(target).outranked.load() & shm::kOutranked) != 0;
     seen_->rank[at].set(outranked != is_outranked(target) && !process->reader, now);
-    if (seen_->rank[at].exceeds(kTicksNs, run_ns, now)) broken("outranked is wrong: " + name);
+    if (seen_->rank[at].exceeds(kTicksNs, run_ns, now)) fault("outranked is wrong: ");
     const bool works =
         std::any_of(process->streams.begin(), process->streams.end(), [](const GpuStream& stream) {
           return std::any_of(stream.items.begin(), stream.items.end(),
                              [](const auto& item) { return item.counted; });
         });
     const bool has_job = slot(target).job.load() % 2 == 1;
-    seen_->unprotected[at].set(
-        works && !has_job && !process->explicit_jobs && info.priority != 0 && !process->changed,
-        now);
-    if (seen_->unprotected[at].exceeds(kTicksNs, run_ns, now))
-      broken("work without a job: " + name);
+    const bool counts = info.priority != 0 && !process->changed;
+    const bool wanted = process->open_jobs != 0 || (works && !process->explicit_jobs);
+    seen_->unprotected[at].set(counts && wanted && !has_job, now);
+    if (seen_->unprotected[at].exceeds(kTicksNs, run_ns, now)) fault("work without a job: ");
+    const std::uint64_t until_ns = slot(target).early_hold_until_ns.load();
+    const bool idle = process->open_jobs == 0 && !works && process->calls == 0 && until_ns == 0 &&
+                      slot(target).gate.load() == 0;
+    seen_->idle[at].set(counts && has_job && idle, now);
+    if (seen_->idle[at].exceeds(kTicksNs, run_ns, now)) fault("a job without work: ");
+    seen_->late[at].set(counts && has_job && until_ns != 0 && now > until_ns, now);
+    if (seen_->late[at].exceeds(kTicksNs, run_ns, now))
+      fault("a job that lapsed is not called off: ");
     for (GpuStream& stream : process->streams) {
       if (slot(target).gate.load() == 0) stream.since_closed = 0;
       if (stream.since_closed > stream.most_since_closed)
-        broken("more kernels of " + name + " begin at its closed gate than its policy allows");
+        fault("more kernels begin at its closed gate than its policy allows: ");
     }
   }
 }
@@ -163,6 +176,11 @@ void World::look_at_pair(int holder, int target) {
   Seen::Pair& pair = seen_->pairs[static_cast<std::size_t>(target)][h];
   const std::uint64_t now = fibers.now_ns;
   const bool held = (of_target.gate.load() & bit(h)) != 0;
+  const std::uint64_t job = of_holder.job.load();
+  if (!held && job % 2 == 0) {
+    pair = {};
+    return;
+  }
   const Process& owner = *client_of(target);
   const Process* const process = client_of(holder);
   const bool holder_lives = process != nullptr && !process->killed;
@@ -197,13 +215,19 @@ void World::look_at_pair(int holder, int target) {
     const std::uint64_t idle_since =
         std::max({pair.held_ns, process->progress_ns, run_ns, process->ran_since_ns});
     if (now > idle_since + limit + settle_ns) fault("a hold without progress");
+    // The one sees its wait a tick later, and then the other sees that.
+    const std::uint64_t held_since = std::max({pair.held_ns, run_ns, process->ran_since_ns});
+    const std::uint64_t longest_ns = limit + kTicksNs + settle_ns;
+    if (now > held_since + longest_ns &&
+        now > std::max(held_since, waits_since(*process, true)) + longest_ns) {
+      fault("a hold next to a wait without end");
+    }
     const bool stopped = process->stopped_until_ns > now;
     if (stopped &&
         now > std::max({pair.held_ns, process->stopped_at_ns, run_ns}) + kStoppedNs + settle_ns) {
       fault("a stopped process holds");
     }
   }
-  const std::uint64_t job = of_holder.job.load();
   const std::uint64_t waived = of_target.waived[h].load();
   const bool is_waived = holder_lives && waived == job && job % 2 == 1;
   if (!is_waived) {
@@ -214,15 +238,15 @@ void World::look_at_pair(int holder, int target) {
   // A hold may be the reason of a long wait of the holder.
   const std::uint64_t limit = board.max_hold_ns.load();
   const bool waits = of_target.waited_for.load() == h + 1 || now < process->waited_ns + kTicksNs ||
-                     now + 2 * kTicksNs > waits_since(*process) + limit;
+                     now + 2 * kTicksNs > waits_since(*process, false) + limit;
   if (std::exchange(pair.waived, waived) != waived || pair.waived_ns == 0) {
     pair.waived_ns = now;
-    const bool worked = now < process->progress_ns + limit - 2 * kTicksNs;
+    const bool worked = now < process->seen_progress_ns + limit - 2 * kTicksNs;
     const bool ran = now > process->ran_since_ns + kStoppedNs;
     if (worked && ran && !announced && !waits) fault("a job that makes progress is waived");
   }
-  const std::uint64_t progress_ns = std::max({pair.waived_ns, process->progress_ns, both_ns});
-  const bool goes_on = process->progress_ns > pair.waived_ns;
+  const std::uint64_t progress_ns = std::max({pair.waived_ns, process->seen_progress_ns, both_ns});
+  const bool goes_on = process->seen_progress_ns > pair.waived_ns;
   if (goes_on && !announced && !waits && now > progress_ns + kTicksNs &&
       now < progress_ns + 3 * kTicksNs) {
     fault("a job that makes progress again stays waived");
@@ -235,6 +259,7 @@ World::Launched World::launched(GpuStream& stream) {
   Process& process = running();
   const int index = slot_of(process);
   if (index < 0) return {false, false};
+  if (!seen_->obeys[static_cast<std::size_t>(index)]) return {false, true};
   const shm::Slot& own = slot(index);
   const auto policy = shm::Policy::unpack(own.policy.load());
   const bool on_host =
@@ -259,17 +284,24 @@ void World::launch_returned(Process& process, GpuStream& stream, std::uint64_t t
   const std::uint64_t begin_ns = fibers.now_ns - took_ns;
   const bool at_open_gate = index >= 0 && seen_->closed_turn[static_cast<std::size_t>(index)] <
                                               fibers.current->launch_turn;
-  if (took_ns < 4'000 * kMs || !at_open_gate || process.ran_since_ns > begin_ns) return;
+  const std::uint64_t stands_since_ns = std::max(begin_ns, stream.free_ns);
+  if (fibers.now_ns < stands_since_ns + 4'000 * kMs || !at_open_gate ||
+      process.ran_since_ns > begin_ns) {
+    return;
+  }
   const std::uint64_t before_ns = std::exchange(stream.gave_up_ns, fibers.now_ns);
   if (before_ns != 0 && begin_ns > before_ns)
     broken("a skipped wait is repeated: " + std::to_string(process.pid));
 }
 
-void World::check_end() {
+void World::check_attached() {
   for (const auto& process : processes) {
     if (!process->gone && slot_of(*process) < 0)
-      return broken(std::to_string(process->pid) + " is not attached");
+      broken(std::to_string(process->pid) + " is not attached");
   }
+}
+
+void World::check_end() {
   for (int i = 0; i < shm::kSlots; ++i) {
     const SlotInfo info = SlotInfo::unpack(slot(i).info.load());
     const Process* const process = client_of(i);

@@ -4,14 +4,16 @@
 #include <utility>
 
 #include "intercept/client/interposer.hpp"
-#include "shm/messages.hpp"
 #include "sluice/sluice.h"
 #include "tests/simulation/world.hpp"
+#include "tests/support/change_request.hpp"
 
 namespace sluice::simulation {
 namespace {
 
 constexpr std::uint64_t kMs = 1'000'000;
+/// Longer than two launches wait for a stream.
+constexpr std::uint64_t kLongNs = 11'000 * kMs;
 
 }  // namespace
 
@@ -24,6 +26,8 @@ void World::start_process() {
   Process& process = *made;
   processes.push_back(std::move(made));
   process.globals = fresh_globals();
+  for (std::size_t i = 0; i < process.streams.size(); ++i)
+    process.streams[i].context = &process.contexts[i];
   process.pid = kFirstPid + static_cast<pid_t>(processes.size()) - 1;
   process.priority = static_cast<std::uint8_t>(draws.one_in(2) ? 0 : 1 + draws.below(2));
   process.reader = process.priority == 0 && draws.one_in(6);
@@ -64,28 +68,97 @@ void World::program(Process& process, std::uint64_t seed) {
   if (announced != 0) sluice_job_cancel(announced);
   // In peace it is attached: its watcher has found the controller by now.
   fibers.sleep(fibers.now_ns + 700 * kMs);
-  launch(process, process.streams.front(), kMs);
+  GpuStream& front = process.streams.front();
+  if (slow_) launch(process, front, kLongNs);
+  for (int i = slow_ ? 4 : 1; i != 0; --i) launch(process, front, kMs);
   for (GpuStream& stream : process.streams) synchronise(process, stream);
   --process.busy_threads;
 }
 
-void World::launch(Process& process, GpuStream& stream, std::uint64_t ns) {
-  process.progress_ns = fibers.now_ns;
-  const std::uint64_t begin_ns = fibers.now_ns;
+/// In peace: those with priority have a job, next to the launches of the others.
+void World::last_act(Process& process) {
+  GpuStream& stream = process.streams.front();
+  if (process.priority == 0) {
+    for (int i = 0; i < 6; ++i) launch(process, stream, 3 * kMs);
+  } else {
+    const std::uint64_t job = process.explicit_jobs ? sluice_job_begin(0) : 0;
+    for (int i = 0; i < 2; ++i) launch(process, stream, 20 * kMs);
+    synchronise(process, stream);
+    if (job != 0) sluice_job_end(job);
+  }
+  --process.busy_threads;
+}
+
+namespace {
+
+/// A call to the driver that names a stream. Nobody ends the stream meanwhile.
+class Call {
+ public:
+  explicit Call(GpuStream& stream) : stream_(stream) {
+    while (stream.ends) g_fibers->sleep(g_fibers->now_ns + kMs);
+    ++stream.users;
+    ++g_world->running().calls;
+    g_fibers->current->contexts = {stream.context};
+  }
+  ~Call() {
+    --stream_.users;
+    --g_world->running().calls;
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+ private:
+  GpuStream& stream_;
+};
+
+}  // namespace
+
+/// The kernel takes `ns`, or until one of the stream `other` has ended.
+void World::launch(Process& process, GpuStream& stream, std::uint64_t ns, GpuStream* other) {
+  const Call call(stream);
+  const std::uint64_t begin_ns = process.progress_ns = fibers.now_ns;
+  // The first launch of a thread as a client may count as one from before.
+  const unsigned bit = &stream == &process.streams.front() ? 1 : 2;
+  if ((fibers.current->launched & bit) != 0) process.seen_progress_ns = begin_ns;
+  if (sluice_attached() != 0) fibers.current->launched |= bit;
   fibers.current->launch_turn = turn_;
   fibers.current->blocked_ns = 0;
-  std::array<void*, 1> arguments{&ns};
+  std::array<void*, 2> arguments{&ns, other};
   ::cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, reinterpret_cast<CUstream>(&stream),
                    arguments.data(), nullptr);
   launch_returned(process, stream, fibers.now_ns - begin_ns - fibers.current->blocked_ns);
 }
 
 void World::synchronise(Process& process, GpuStream& stream) {
+  const Call call(stream);
+  fibers.current->attached = sluice_attached() != 0;
   fibers.current->waits_since_ns = fibers.now_ns;
   ::cuStreamSynchronize(reinterpret_cast<CUstream>(&stream));
   const std::uint64_t since_ns = std::exchange(fibers.current->waits_since_ns, 0);
   if (fibers.now_ns - since_ns > kMaxHoldNs * 8 / 10) process.waited_ns = fibers.now_ns;
   process.progress_ns = fibers.now_ns;
+  if (fibers.current->attached) process.seen_progress_ns = fibers.now_ns;
+}
+
+/// The next stream, or context, has the same handle.
+void World::end_and_make(GpuStream& stream, bool context) {
+  if (stream.ends || stream.users != 0) return;
+  stream.ends = true;
+  fibers.current->contexts = {stream.context};
+  context ? ::cuCtxDestroy_v2(reinterpret_cast<CUcontext>(stream.context))
+          : ::cuStreamDestroy_v2(reinterpret_cast<CUstream>(&stream));
+  fibers.sleep(fibers.now_ns + fibers.random.below(20 * kMs));
+  stream.context->exists = stream.exists = true;
+  stream.ends = false;
+}
+
+/// A stream of a program with less priority on the same device; null if there is none.
+GpuStream* World::one_below(const Process& process) {
+  for (const auto& other : processes) {
+    const bool below = other->priority < process.priority && other->device == process.device;
+    if (below && !other->killed && !other->exited) return &other->streams.front();
+  }
+  return nullptr;
 }
 
 /// One thing that a program does.
@@ -94,7 +167,7 @@ void World::act(Process& process, Random& draws, std::uint64_t& announced) {
   const auto nap = [&](std::uint64_t ns) { fibers.sleep(fibers.now_ns + ns); };
   const auto burst = [&] {
     for (std::uint64_t left = 1 + draws.below(6); left != 0; --left) {
-      const std::uint64_t ns = draws.one_in(1'500) ? 12'000 * kMs
+      const std::uint64_t ns = draws.one_in(1'500) ? kLongNs
                                : draws.one_in(20)  ? 20 * kMs
                                                    : 10'000 + draws.below(kMs);
       launch(process, stream, ns);
@@ -106,6 +179,9 @@ void World::act(Process& process, Random& draws, std::uint64_t& announced) {
     case 2:
       return burst();
     case 3:
+      if (draws.one_in(8)) return end_and_make(stream, draws.one_in(2));
+      if (GpuStream* const other = draws.one_in(12) ? one_below(process) : nullptr)
+        launch(process, stream, 3'000 * kMs, other);
       return synchronise(process, stream);
     case 4:
       if (!process.explicit_jobs) return synchronise(process, stream);
@@ -120,25 +196,22 @@ void World::act(Process& process, Random& draws, std::uint64_t& announced) {
       return nap(draws.one_in(10) ? draws.below(3'000 * kMs) : draws.below(kMs));
   }
   const std::uint64_t job = sluice_job_begin(std::exchange(announced, 0));
+  ++process.open_jobs;
   for (std::uint64_t left = draws.below(4); left != 0; --left) {
     draws.one_in(3) ? nap(draws.one_in(6) ? draws.below(3'000 * kMs) : draws.below(5 * kMs))
                     : burst();
   }
   if (draws.one_in(2)) synchronise(process, stream);
+  --process.open_jobs;
   sluice_job_end(job);
 }
 
 /// `sluice set`, as somebody else would ask for it.
 void World::change(Process& process, bool priority) {
-  shm::Request request;
-  request.kind = shm::RequestKind::kSet;
-  request.board_id = board.board_id.load();
-  request.priority = shm::kKeepPriority;
-  request.policy = shm::kKeepPolicy;
-  request.target = shm::kKeepTarget;
-  request.slot = slot_of(process);
-  if (request.slot < 0) return;
-  request.generation = shm::SlotInfo::unpack(slot(request.slot).info.load()).generation;
+  const int index = slot_of(process);
+  if (index < 0) return;
+  const std::uint32_t generation = shm::SlotInfo::unpack(slot(index).info.load()).generation;
+  shm::Request request = test::change_of({index, generation}, board.board_id.load());
   if (priority) request.priority = static_cast<std::uint32_t>(fibers.random.below(4));
   if (!priority)
     request.policy = shm::parse_policy(fibers.random.one_in(2) ? "gate" : "device:1")->pack();

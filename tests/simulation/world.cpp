@@ -72,11 +72,6 @@ void World::broken(std::string what) {
   say(broken_);
 }
 
-Process* World::with_pid(pid_t pid) {
-  const auto index = static_cast<std::size_t>(pid - kFirstPid);
-  return index < processes.size() ? processes[index].get() : nullptr;
-}
-
 // --- The system ---------------------------------------------------------------------------------
 
 /// Whoever opens a gate may die before it wakes those who wait there.
@@ -261,7 +256,7 @@ bool World::turn() {
     if (ends && !process->gone) bury(*process);
   }
   fibers.now_ns += fibers.random.below(2000);
-  const bool ran = fibers.run_one();
+  const bool ran = fibers.run_one(peaceful_ ? 8 : 1);
   std::uint64_t next = ran ? fibers.now_ns : fibers.next_ns();
   const auto for_each_stream = [this](auto visit) {
     for (const auto& process : processes) {
@@ -284,7 +279,18 @@ void World::pass(std::uint64_t ns) {
   while (broken_.empty() && fibers.now_ns < end && turn()) continue;
 }
 
+void World::await_programs() {
+  const auto is_busy = [](const auto& process) {
+    return !process->gone && process->busy_threads != 0;
+  };
+  const auto any = [&] { return std::any_of(processes.begin(), processes.end(), is_busy); };
+  const std::uint64_t end_ns = fibers.now_ns + 300'000 * kMs;
+  while (broken_.empty() && fibers.now_ns < end_ns && any()) pass(20 * kMs);
+  if (any()) broken("a program does not come to its end");
+}
+
 std::string World::run() {
+  slow_ = fibers.random.one_in(32);
   start_controller();
   for (int i = 0; i < 3; ++i) start_process();
   for (std::uint64_t i = 0; i < options_.steps && broken_.empty() && turn(); ++i) continue;
@@ -292,17 +298,20 @@ std::string World::run() {
   peaceful_ = true;
   if (!controller_lives_) start_controller();
   controller_scope_.stopped_until_ns = 0;
-  for (const auto& process : processes) process->stopped_until_ns = 0;
-  for (const auto& fiber : fibers.all) fiber->late_until_ns = 0;
-  const auto busy = [](const auto& process) {
-    return !process->gone && process->busy_threads != 0;
-  };
-  for (int second = 0; second < 300 && broken_.empty(); ++second) {
-    if (std::none_of(processes.begin(), processes.end(), busy)) break;
-    pass(1'000 * kMs);
+  for (const auto& process : processes) {
+    process->stopped_until_ns = 0;
+    process->gone_turn = 0;  // of the killed
   }
-  if (std::any_of(processes.begin(), processes.end(), busy))
-    broken("a program does not come to its end");
+  for (const auto& fiber : fibers.all) fiber->late_until_ns = 0;
+  await_programs();
+  if (broken_.empty()) check_attached();
+  // Whatever has happened to them before, now they obey.
+  for (const auto& process : processes) {
+    if (process->gone) continue;
+    ++process->busy_threads;
+    fibers.add(*process, [this, at = process.get()] { last_act(*at); });
+  }
+  await_programs();
   pass(300 * kMs);
   if (broken_.empty()) check_end();
   return broken_;

@@ -31,18 +31,22 @@ struct Process : Scope {
   bool reader = false;  ///< It may only read the board.
   bool explicit_jobs = false;
   const char* policy = "gate";
-  std::vector<GpuStream> streams{2};
+  std::array<GpuContext, 2> contexts;  ///< The first one is the primary one.
+  std::vector<GpuStream> streams{2};   ///< Each in a context of its own.
   void (*at_exit)() = nullptr;
   int busy_threads = 0;         ///< Threads of the program that have not ended.
+  int calls = 0;                ///< Launches and synchronising calls of it that have not returned.
+  int open_jobs = 0;            ///< Explicit ones.
   bool exited = false;          ///< Its exit handlers have run.
   bool killed = false;          ///< Its watcher is no more; other threads may run for a moment.
   std::uint64_t gone_turn = 0;  ///< When they are no more either.
   bool gone = false;
   std::uint64_t killed_ns = 0;
   std::uint64_t stopped_at_ns = 0;
-  std::uint64_t waited_ns = 0;    ///< When its last wait of max_hold or longer ended.
-  bool changed = false;           ///< Somebody has changed its policy or priority.
-  std::uint64_t progress_ns = 0;  ///< Its last launch, or synchronising call that returned.
+  std::uint64_t waited_ns = 0;         ///< When its last wait of max_hold or longer ended.
+  bool changed = false;                ///< Somebody has changed its policy or priority.
+  std::uint64_t progress_ns = 0;       ///< Its last launch, or synchronising call that returned.
+  std::uint64_t seen_progress_ns = 0;  ///< The same, of calls that it made as a client.
 };
 
 /// A connection between a process and the controller.
@@ -75,7 +79,10 @@ class World {
 
   /// The process of the running fiber.
   [[nodiscard]] Process& running() { return static_cast<Process&>(*fibers.current->scope); }
-  [[nodiscard]] Process* with_pid(pid_t pid);
+  [[nodiscard]] Process* with_pid(pid_t pid) {
+    const auto index = static_cast<std::size_t>(pid - kFirstPid);
+    return index < processes.size() ? processes[index].get() : nullptr;
+  }
   void broken(std::string what);  ///< The first one counts.
 
   // For the stand-ins of the system.
@@ -110,28 +117,34 @@ class World {
   void nature();
   bool turn();
   void pass(std::uint64_t ns);
+  void await_programs();
   void say(const std::string& what) const;
   // programs.cpp
   void start_process();
   void program(Process& process, std::uint64_t seed);
+  void last_act(Process& process);
   void act(Process& process, Random& draws, std::uint64_t& announced);
-  void launch(Process& process, GpuStream& stream, std::uint64_t ns);
+  void launch(Process& process, GpuStream& stream, std::uint64_t ns, GpuStream* other = nullptr);
   void synchronise(Process& process, GpuStream& stream);
+  void end_and_make(GpuStream& stream, bool context);
+  [[nodiscard]] GpuStream* one_below(const Process& process);
   void change(Process& process, bool priority);
   // invariants.cpp
   void prepare_to_look();
   [[nodiscard]] int slot_of(const Process& process);
   [[nodiscard]] shm::Slot& slot(int index) { return board.slots[static_cast<std::size_t>(index)]; }
   [[nodiscard]] Process* client_of(int slot);
-  [[nodiscard]] std::uint64_t waits_since(const Process& process) const;
+  [[nodiscard]] std::uint64_t waits_since(const Process& process, bool attached) const;
   [[nodiscard]] bool is_outranked(int slot);
   void launch_returned(Process& process, GpuStream& stream, std::uint64_t took_ns);
   [[nodiscard]] bool should_hold(int holder, int target);
   void look();
   void look_at_pair(int holder, int target);
+  void check_attached();
   void check_end();
 
   Options options_;
+  bool slow_ = false;  ///< In peace, too, each program has a kernel that takes seconds.
   std::uint64_t turn_ = 0;
   bool peaceful_ = false;  ///< Nothing happens to anybody any more, and programs come to their end.
   std::string broken_;
