@@ -96,7 +96,7 @@ class Soak : public EndToEndTest {
     const std::string status = programs_.at(i)->ask("fork launch");
     EXPECT_EQ(status.substr(status.find(' ') + 1), "0") << about(i);
   }
-  /// Priority and policy of another kind. There may be no controller to ask.
+  /// Priority and policy of another kind, and any weight. There may be no controller to ask.
   void change(std::size_t i) {
     const Kind& to = kKinds.at(random_() % kKinds.size());
     const base::Fd fd(shm::connect_controller(shm::socket_path(session_).c_str()));
@@ -108,6 +108,7 @@ class Soak : public EndToEndTest {
                   board.board().board_id.load());
     request.priority = kKinds.at(i).priority == 0 ? 0 : static_cast<std::uint32_t>(to.priority);
     request.policy = shm::parse_policy(to.policy)->pack();
+    request.weight = random_() % 4;
     shm::Reply reply;
     (void)shm::ask(fd.get(), request, reply, 100);
   }
