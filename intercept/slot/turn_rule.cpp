@@ -128,7 +128,9 @@ TurnRule::Decision TurnRule::with_turn(const shm::Slot& own, const Others& other
   const std::uint64_t turn =
       std::max(scaled(kLeastTurnNs), scaled(kTurnNs) * weight / std::max(weight, others.greatest));
   const bool is_second = others.until_ns != 0 && others.is_before;
-  if (!idle && !is_second && had < turn) return go_on(turn - had, now_ns);
+  if (!idle && !is_second && had < turn && passed < kMostTurns * turn) {
+    return go_on(std::min(turn - had, kMostTurns * turn - passed), now_ns);
+  }
   had = std::min(had, turn + kGraceNs);
   used_ += had / weight;
   const std::uint64_t half = turn / weight / 2;  // or a little that was late would double a turn

@@ -381,6 +381,21 @@ TEST_F(Turns, TheTimeThatAJobAboveTakesIsNotThatOfTheTurn) {
   EXPECT_GT(served_ms(a) + served_ms(b), 0.95 * 200 * 13);
 }
 
+// Prevents: next to a client above that is nearly always busy, a turn lasts for minutes.
+TEST_F(Turns, WhoIsHeldForMostOfItsTurnGivesItAway) {
+  const std::array<int, 3> all{add(1), add(1), add(1)};
+  for (int i = 0; i < 200; ++i) {
+    hold_all(true);
+    run(49);
+    hold_all(false);
+    run(1);
+  }
+  for (const int i : all) {
+    EXPECT_GT(program(i).turns, 20) << "in 10 s";
+    EXPECT_NEAR(served_ms(i), 67, 20);
+  }
+}
+
 TEST_F(Turns, WhoIsKilledInHisTurnIsForgotten) {
   const int a = add(1);
   const int b = add(1);
