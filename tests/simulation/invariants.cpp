@@ -143,10 +143,11 @@ void World::look() {
     const bool outranked = (slot(target).outranked.load() & shm::kOutranked) != 0;
     seen_->rank[at].set(outranked != is_outranked(target) && !process->reader, now);
     if (seen_->rank[at].exceeds(kTicksNs, run_ns, now)) fault("outranked is wrong: ");
+    // Work of a stream or context counts as done from the begin of the call that ends it.
     const bool works =
         std::any_of(process->streams.begin(), process->streams.end(), [](const GpuStream& stream) {
-          return std::any_of(stream.items.begin(), stream.items.end(),
-                             [](const auto& item) { return item.counted; });
+          return !stream.ends && std::any_of(stream.items.begin(), stream.items.end(),
+                                             [](const auto& item) { return item.counted; });
         });
     const bool has_job = slot(target).job.load() % 2 == 1;
     const bool counts = info.priority != 0 && !process->changed;
