@@ -120,7 +120,7 @@ TurnRule::Decision TurnRule::with_turn(const shm::Slot& own, const Others& other
   // A holder that dies while it opens the gate takes the time of its hold away.
   const std::uint64_t held = held_by_others(own, now_ns);
   held_ns_ = std::min(held_ns_, held);
-  std::uint64_t had = passed - std::min(held - held_ns_, passed);
+  std::uint64_t had = std::max(passed - std::min(held - held_ns_, passed), passed / kMostTurns);
   const std::uint32_t weight = weight_of(own);
   if (wants(own)) idle_ns_ = 0;
   if (!wants(own) && idle_ns_ == 0) idle_ns_ = now_ns;
@@ -128,9 +128,7 @@ TurnRule::Decision TurnRule::with_turn(const shm::Slot& own, const Others& other
   const std::uint64_t turn =
       std::max(scaled(kLeastTurnNs), scaled(kTurnNs) * weight / std::max(weight, others.greatest));
   const bool is_second = others.until_ns != 0 && others.is_before;
-  if (!idle && !is_second && had < turn && passed < kMostTurns * turn) {
-    return go_on(std::min(turn - had, kMostTurns * turn - passed), now_ns);
-  }
+  if (!idle && !is_second && had < turn) return go_on(turn - had, now_ns);
   had = std::min(had, turn + kGraceNs);
   used_ += had / weight;
   const std::uint64_t half = turn / weight / 2;  // or a little that was late would double a turn

@@ -20,8 +20,9 @@ class TurnRule {
   /// Long against a switch of 0.12 ms.
   static constexpr std::uint64_t kTurnNs = 20'000'000;
   static constexpr std::uint64_t kLeastTurnNs = 2'000'000;
-  /// A turn in which jobs above hold its owner is longer, at most so many times: next to those that
-  /// are nearly always busy, somebody else would wait for minutes.
+  /// A turn in which jobs above hold its owner is longer, at most so many times, and counts for at
+  /// least that part of it: next to those that are nearly always busy, somebody else would wait for
+  /// minutes.
   static constexpr std::uint64_t kMostTurns = 5;
   /// A turn ends early when its owner has had no work for this long. Its owner looks this often.
   static constexpr std::uint64_t kIdleNs = 1'000'000;
