@@ -156,6 +156,24 @@ TEST_F(Lifetime, AFullLogPipeStopsNeitherHeartbeatNorExit) {
   EXPECT_EQ(controller.wait(), 0);
 }
 
+// Prevents: the end of what reads the log ends the controller.
+TEST_F(Lifetime, AClosedLogPipeEndsNothing) {
+  const std::string pipe = own_session_.file("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  base::Fd reader(open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  Process controller({SLUICE_CONTROLLER_PROGRAM, "--session", session_, "--log-level", "debug"},
+                     {.err = pipe});
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(shm::socket_path(session_)); }));
+  reader.reset();
+  EXPECT_TRUE(FakeClient(session_, 0).attached()) << "lines of the log";
+  const Look look(session_);
+  const std::uint64_t beat = look.board().heartbeat_ns.load();
+  EXPECT_TRUE(eventually(
+      [&] { return look.board().heartbeat_ns.load() > beat + 5 * shm::kHeartbeatPeriodNs; }));
+  controller.signal(SIGTERM);
+  EXPECT_EQ(controller.wait(), 0);
+}
+
 // Prevents: a client whose CLOCK_MONOTONIC is ahead takes every announced job for lapsed.
 TEST_F(Lifetime, AClientWithAnotherClockIsRefused) {
   constexpr int kSkipped = 77;

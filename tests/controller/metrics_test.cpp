@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <regex>
@@ -348,13 +349,19 @@ TEST_F(MetricsServer, ServesThePageAndNothingElse) {
 }
 
 // Prevents: one client of the page that says nothing keeps all others from it, or the loop from
-// its heartbeat.
+// its heartbeat, or takes all descriptors.
 TEST_F(MetricsServer, SilentAndBrokenPeersStopNobody) {
+  const std::filesystem::path files = "/proc/" + std::to_string(controller_->pid()) + "/fd";
+  const auto open_files = [&] {
+    return std::distance(std::filesystem::directory_iterator(files), {});
+  };
+  const auto before = open_files();
   std::vector<base::Fd> silent;
   // More than may be open at a time. Each would be ended for its silence after 5 s.
   for (int i = 0; i < 40; ++i) silent.push_back(connect_http());
   send(silent[0].get(), "\x16\x03garbage", 9, MSG_NOSIGNAL);
   EXPECT_TRUE(fetch("GET /metrics").starts_with("HTTP/1.1 200 "));
+  EXPECT_LE(open_files(), before + 16);
   const Look look(session_);
   const std::uint64_t beat = look.board().heartbeat_ns.load();
   EXPECT_TRUE(eventually(

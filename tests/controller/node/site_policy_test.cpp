@@ -208,6 +208,8 @@ TEST_F(SitePolicyTest, FaultsAreNamed) {
   says(R"({"rules": [{"group": "no such group"}]})", "no group 'no such group'");
   says(R"({"rules": [{"user": -1}]})", "/rules/0/user");
   says(R"({"rules": [{"user": 1.5}]})", "/rules/0/user");
+  says(R"({"rules": [{"user": 4294967295}]})", "/rules/0/user");  // what no process has
+  EXPECT_EQ(fault_of(R"({"rules": [{"user": 4294967294}]})"), "");
   says(R"({"rules": [{"user": 1, "admit": "no"}]})", "/rules/0/admit");
   says(R"({"rules": {}})", "/rules");
   says("{", "not JSON");
