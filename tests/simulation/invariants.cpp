@@ -14,6 +14,9 @@ using shm::SlotState;
 constexpr std::uint64_t kMs = 1'000'000;
 /// Two ticks, and what a sleep takes too long. All bounds are of time in which those concerned run.
 constexpr std::uint64_t kTicksNs = 60 * kMs;
+/// The others may have three times the weight, and turns that are held last 100 ms.
+constexpr std::uint64_t kLongestTurnsNs = 4'000 * kMs;
+constexpr std::uint64_t kTurnLookNs = 60 * kMs;
 /// A stopped holder holds for so long.
 constexpr std::uint64_t kStoppedNs = 200 * kMs;
 constexpr std::size_t kSlots = shm::kSlots;
@@ -53,6 +56,8 @@ struct World::Seen {
   std::array<std::uint64_t, kSlots> open_turn{};  ///< The last turn after which the gate was open.
   std::array<std::uint64_t, kSlots> closed_turn{};
   std::array<Since, kSlots> slack{};        ///< It is over, and limited.
+  std::array<Since, kSlots> turn{};         ///< It waits for its turn.
+  std::array<Since, kSlots> jobless{};      ///< It does so without a job.
   std::array<Since, kSlots> rank{};         ///< `outranked` is wrong.
   std::array<Since, kSlots> unprotected{};  ///< Work on the GPU, or an explicit job, without a job.
   std::array<Since, kSlots> idle{};         ///< A job without either.
@@ -136,6 +141,12 @@ void World::look() {
     const std::uint64_t run_ns = process->ran_since_ns;
     const auto fault = [&](const char* what) { broken(what + std::to_string(process->pid)); };
     if (now > std::max(seen_->word_ns[at], run_ns) + kTicksNs) seen_->obeys[at] = true;
+    const bool waits = (slot(target).gate.load() & bit(at)) != 0;
+    seen_->turn[at].set(waits, now);
+    if (seen_->turn[at].exceeds(kLongestTurnsNs, run_ns, now)) fault("its turn does not come: ");
+    seen_->jobless[at].set(waits && slot(target).job.load() % 2 == 0, now);
+    if (seen_->jobless[at].exceeds(kTicksNs + kTurnLookNs, run_ns, now))
+      fault("waits for its turn without a job: ");
     const bool limited = slot(target).slack_ns.load() != shm::kUnlimitedSlack;
     seen_->slack[at].set(limited && now > slot(target).slack_until_ns.load() && !process->reader,
                          now);

@@ -41,9 +41,10 @@ void World::start_process() {
   const bool gpu_time = draws.one_in(4);
   const bool predict = draws.one_in(2);
   const bool by_law = draws.one_in(2);
+  const bool weighs = draws.one_in(3);
   const std::uint64_t seed = draws.next();
   process.busy_threads = 1;
-  fibers.add(process, [this, &process, seed, gpu_time, predict, by_law] {
+  fibers.add(process, [this, &process, seed, gpu_time, predict, by_law, weighs] {
     // Without a step, because the environment is that of the next process, too.
     const unsigned left = std::exchange(g_steps_left, 0U);
     setenv("SLUICE_PRIORITY", std::to_string(process.priority).c_str(), 1);
@@ -51,6 +52,7 @@ void World::start_process() {
     setenv("SLUICE_GPU_TIME", gpu_time ? "1" : "0", 1);
     setenv("SLUICE_PREDICT", predict ? "1" : "0", 1);
     setenv("SLUICE_CLOSE", by_law ? "law" : "first", 1);
+    setenv("SLUICE_WEIGHT", weighs ? "3" : "none", 1);
     intercept::Interposer::instance();
     g_steps_left = left;
     if (seed % 3 == 0) {
@@ -215,6 +217,7 @@ void World::change(Process& process, bool priority) {
   if (priority) request.priority = static_cast<std::uint32_t>(fibers.random.below(4));
   if (!priority)
     request.policy = shm::parse_policy(fibers.random.one_in(2) ? "gate" : "device:1")->pack();
+  if (fibers.random.one_in(2)) request.weight = static_cast<std::uint32_t>(fibers.random.below(4));
   const int connection = connect();
   if (connection < 0) return;
   process.changed = true;
