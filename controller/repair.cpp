@@ -115,6 +115,12 @@ void take_back_reserved(Clients& clients, int slot) {
   release_slot(clients, slot);
 }
 
+void take_back_dead(Clients& clients, int slot) {
+  if (clients.info(slot).state != SlotState::kDead) return;
+  shm::bury(clients.view, slot);
+  release_slot(clients, slot);
+}
+
 bool any_process_lives(const shm::Board& board) {
   return std::any_of(board.slots.begin(), board.slots.end(), [](const shm::Slot& slot) {
     return SlotInfo::unpack(slot.info.load()).state != SlotState::kFree && find_process(slot);

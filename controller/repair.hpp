@@ -13,6 +13,9 @@ void repair(Clients& clients, std::uint64_t now_ns);
 /// Frees a slot whose client ended before it went live. Does nothing if the client has gone live in
 /// the meantime.
 void take_back_reserved(Clients& clients, int slot);
+/// Frees a slot of a dead client whose process lives and has another client. Does nothing to
+/// others.
+void take_back_dead(Clients& clients, int slot);
 
 /// Whether a process of a board that an earlier controller left still runs.
 [[nodiscard]] bool any_process_lives(const shm::Board& board);

@@ -56,5 +56,38 @@ TEST_F(Repair, ASlotWhoseReplyWasLostIsTakenBack) {
   EXPECT_EQ(std::popcount(board_->used.load()), 2) << "the first one, or one of this controller";
 }
 
+// A process gave up a request and made another, and the controller was killed after it had answered
+// both. Prevents: the first slot belongs to nobody for as long as the process lives. Seen to fail,
+// also in the simulation (seeds 1011959 and 1012700 of that time).
+TEST_F(Repair, ASlotBesideTheOneThatAttachesAgainIsTakenBack) {
+  const auto pid = static_cast<std::uint32_t>(getpid());
+  for (const int i : {0, 1, 2, 3}) {
+    add_client(i, 5, "asks");
+    slot(i).pid.store(i == 3 ? static_cast<std::uint32_t>(getppid()) : pid);
+    slot(i).attached_ns.store(base::monotonic_ns());
+  }
+  set_state(0, SlotState::kReserved, 5);
+  set_state(1, SlotState::kDead, 5);
+  set_state(3, SlotState::kReserved, 5);
+  ASSERT_TRUE(slot(2).alive.take());
+  controller::OwnUser admission;
+  controller::adopt(clients_, admission, base::monotonic_ns());
+  controller::Leases leases;
+  controller::CommandReader commands;
+  controller::Registry registry("test", clients_, leases, commands, admission);
+  controller::Connection from;
+  from.peer.process = std::make_shared<const controller::ClientProcess>(
+      controller::ClientProcess::with_pid(getpid()));
+  shm::Request request = good_request(5, 1);
+  request.slot = 2;
+  request.generation = 1;
+  request.board_id = board_->board_id.load();
+  ASSERT_EQ(registry.answer(from, request).status, shm::ReplyStatus::kOk);
+  EXPECT_EQ(clients_.info(0).state, SlotState::kFree);
+  EXPECT_EQ(clients_.info(1).state, SlotState::kFree);
+  EXPECT_EQ(clients_.info(2).state, SlotState::kLive);
+  EXPECT_EQ(clients_.info(3).state, SlotState::kReserved) << "of another process";
+}
+
 }  // namespace
 }  // namespace sluice::test
