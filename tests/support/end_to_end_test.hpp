@@ -62,9 +62,10 @@ class EndToEndTest : public ControllerTest {
   /// Kills a program that has a slot. Returns when the kernel has let go of its mutex, which takes
   /// long on a loaded machine.
   void kill_program(const Program& program) const;
-  /// Milliseconds after `act` until the work of the program makes progress again. Negative: never.
-  [[nodiscard]] static double ms_until_flow(const Program& program,
-                                            const std::function<void()>& act);
+  /// Milliseconds after `act` until the work of the program makes progress again, as its watcher
+  /// counts them: a tick that the host lets wait counts for 40 ms. Negative: never.
+  [[nodiscard]] double ms_until_flow(const Program& program,
+                                     const std::function<void()>& act) const;
   /// Prints a time with its bound, and fails the test if the time exceeds it. The bound is
   /// multiplied by SLUICE_TEST_TIME_FACTOR, for a loaded machine.
   static void expect_within(const std::string& what, double ms, double bound_ms);
