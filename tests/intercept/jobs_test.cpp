@@ -70,7 +70,7 @@ TEST_P(JobsThatWaitBy, EndOneByOne) {
   const std::uint64_t before = slot().job.load();
   constexpr int kJobs = 100;
   for (int i = 0; i < kJobs; ++i) {
-    launch(stream);
+    for (int k = 0; k < 3; ++k) launch(stream);
     ASSERT_EQ(::cuEventRecord(event, stream), CUDA_SUCCESS);
     ASSERT_EQ(wait_by(GetParam(), stream, event), CUDA_SUCCESS);
     std::this_thread::sleep_for(500us);
