@@ -149,17 +149,20 @@ inline constexpr bool kWaits =
 template <Entry entry, class Real, class... Args>
 CUresult hook(Of<Kind::kWait>, Real real, Args... args) {
   if (g_process.open_jobs.load(std::memory_order_relaxed) == 0) return (*real)(args...);
+  Interposer* self = nullptr;
   Client* client = nullptr;
   std::uint64_t since_ns = 0;
   if constexpr (kWaits<entry>) {
-    Interposer* const self = with_clients();
-    client = self == nullptr ? nullptr : self->client_here(false);
+    self = with_clients();
+    if (self != nullptr && self->by_law()) client = self->client_here(false);
     if (client != nullptr) since_ns = client->jobs().wait_begins();
   }
   const CUresult result = (*real)(args...);
   if (since_ns != 0) client->jobs().wait_returned(since_ns);
   if (result != CUDA_SUCCESS) return result;
-  if (Interposer* const self = with_clients()) self->work_may_be_done();
+  // A query that finds nothing done gets no further: this makes a system call.
+  if constexpr (!kWaits<entry>) self = with_clients();
+  if (self != nullptr) self->work_may_be_done();
   return result;
 }
 
