@@ -249,28 +249,31 @@ Reply Registry::attach(Connection& from, const Request& request) {
   return given(from, slot, notice);
 }
 
-/// Slots of an earlier controller that this process had asked for first, on the same device: it has
-/// one client there. That controller was killed before it saw that the process had given up.
-void Registry::take_back_others(int kept) {
-  const SlotInfo own = clients_.info(kept);
+/// Calls `visit(slot)` for each slot that an earlier controller gave to this process and that has
+/// had no connection since.
+template <class Visit>
+void Registry::for_each_adopted(const ClientProcess& process, Visit visit) {
   for (int slot = 0; slot < shm::kSlots; ++slot) {
     const Tenant& tenant = clients_.tenant(slot);
-    if (slot == kept || !tenant.adopted || tenant.process == nullptr) continue;
-    const bool same = tenant.process->pid() == clients_.tenant(kept).process->pid();
-    if (!same || clients_.info(slot).device != own.device) continue;
+    if (!tenant.adopted || tenant.process == nullptr) continue;
+    if (tenant.process->pid() == process.pid()) visit(slot);
+  }
+}
+
+/// Slots that this process had asked for before `kept`, on the same device: it has one client
+/// there. The earlier controller was killed before it saw that the process had given up.
+void Registry::take_back_others(const Peer& peer, int kept) {
+  for_each_adopted(*peer.process, [&](int slot) {
+    if (slot == kept || clients_.info(slot).device != clients_.info(kept).device) return;
     take_back_reserved(clients_, slot);
     take_back_dead(clients_, slot);
-  }
+  });
 }
 
 /// Slots that an earlier controller reserved for this process and that have no client yet: it was
 /// killed before it replied, and the process asks anew.
 void Registry::take_back_unanswered(const Peer& peer) {
-  for (int slot = 0; slot < shm::kSlots; ++slot) {
-    const Tenant& tenant = clients_.tenant(slot);
-    if (!tenant.adopted || tenant.process == nullptr) continue;
-    if (tenant.process->pid() == peer.process->pid()) take_back_reserved(clients_, slot);
-  }
+  for_each_adopted(*peer.process, [&](int slot) { take_back_reserved(clients_, slot); });
 }
 
 void Registry::fill_slot(int index, const Connection& from, const Request& request) {
@@ -305,7 +308,7 @@ Reply Registry::attach_again(Connection& from, const Request& request) {
   clients_.tenant(request.slot).process = from.peer.process;
   clients_.tenant(request.slot).hung_up_ns = 0;
   clients_.tenant(request.slot).adopted = false;
-  take_back_others(request.slot);
+  take_back_others(from.peer, request.slot);
   clients_.tally.reattached.fetch_add(1);
   spdlog::info("client attached again: {}", clients_.describe(request.slot));
   return given(from, request.slot, {});

@@ -43,7 +43,9 @@ class Registry : public RequestHandler {
   [[nodiscard]] int clients_of(uid_t uid);
   shm::Reply given(Connection& to, int slot, const std::string& notice);
   void take_back_unanswered(const Peer& peer);
-  void take_back_others(int kept);
+  void take_back_others(const Peer& peer, int kept);
+  template <class Visit>
+  void for_each_adopted(const ClientProcess& process, Visit visit);
   void fill_slot(int slot, const Connection& from, const shm::Request& request);
   /// The device's place on the board. Nothing if there is none, and in `full` why.
   std::optional<std::uint8_t> device_index(uid_t uid, const shm::Request& request,

@@ -15,7 +15,6 @@
 #include "shm/slice.hpp"
 #include "shm/target.hpp"
 #include "shm/view.hpp"
-#include "shm/weight.hpp"
 
 namespace sluice::shm {
 namespace {
@@ -187,7 +186,7 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   client.slice = slice_text(slot.requested_slice.load());
   client.slice_us = slot.slice_us.load();
   client.slice_state = static_cast<SliceState>(slot.slice_state.load());
-  client.weight = weight_text(slot.requested_weight.load());
+  client.weight = slot.requested_weight.load();
   client.takes_turns = slot.turn.takes.load() != 0;
   client.has_turn = client.takes_turns && slot.turn.until_ns.load() > now_ns;
   client.waits_for_turn = (slot.gate.load() & bit(index)) != 0;

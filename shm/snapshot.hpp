@@ -85,7 +85,7 @@ struct ClientSnapshot {
   std::string slice;                 ///< The time slice that the user asks for.
   std::uint32_t slice_us = 0;        ///< The time slice that was set; 0: the driver's.
   SliceState slice_state = SliceState::kUnknown;
-  std::string weight;        ///< The weight that the user asks for.
+  std::uint32_t weight = 0;  ///< See weight.hpp.
   bool takes_turns = false;  ///< With the clients of its priority.
   bool has_turn = false;
   bool waits_for_turn = false;

@@ -118,8 +118,8 @@ std::string line_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot
   if (before.memory.limit_bytes != after.memory.limit_bytes || after.memory.limit_bytes) {
     line += change("memory", limit_text(before), limit_text(after));
   }
-  if (before.weight != after.weight || after.weight != "none") {
-    line += change("weight", before.weight, after.weight);
+  if (before.weight != after.weight || after.weight != shm::kNoWeight) {
+    line += change("weight", shm::weight_text(before.weight), shm::weight_text(after.weight));
   }
   if (after.policy != after.requested_policy) line += " (" + policy_note(after) + ")";
   return line + "\n";
@@ -130,7 +130,7 @@ Json limit_json(const shm::ClientSnapshot& client) {
 }
 
 Json weight_json(const shm::ClientSnapshot& client) {
-  return client.weight == "none" ? Json() : Json(std::stoi(client.weight));
+  return client.weight == shm::kNoWeight ? Json() : Json(client.weight);
 }
 
 Json json_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot& after) {

@@ -1,6 +1,7 @@
 #include "tools/status/json.hpp"
 
 #include "shm/slice.hpp"
+#include "shm/weight.hpp"
 #include "tools/status/format.hpp"
 
 namespace sluice::tools {
@@ -94,7 +95,7 @@ Json client_json(const shm::ClientSnapshot& client) {
            {{"requested", client.slice},
             {"us", client.slice_us == 0 ? Json() : Json(client.slice_us)},
             {"state", shm::slice_state_name(client.slice_state)}}},
-          {"weight", client.weight == "none" ? Json() : Json(std::stoi(client.weight))},
+          {"weight", client.weight == shm::kNoWeight ? Json() : Json(client.weight)},
           {"turn", client.has_turn         ? Json("has")
                    : client.waits_for_turn ? Json("waits")
                                            : Json()},

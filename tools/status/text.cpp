@@ -7,6 +7,7 @@
 
 #include "base/user_name.hpp"
 #include "shm/slice.hpp"
+#include "shm/weight.hpp"
 #include "tools/status/format.hpp"
 
 namespace sluice::tools {
@@ -240,8 +241,9 @@ std::string slice_note(const shm::ClientSnapshot& client) {
 }
 
 std::string turn_note(const shm::ClientSnapshot& client) {
-  if (client.weight == "none" && !client.takes_turns) return {};
-  const std::string weight = client.weight == "none" ? "no weight (1)" : "weight " + client.weight;
+  const bool weighs = client.weight != shm::kNoWeight;
+  if (!weighs && !client.takes_turns) return {};
+  const std::string weight = weighs ? "weight " + shm::weight_text(client.weight) : "no weight (1)";
   if (client.has_turn) return weight + ", has the turn";
   return client.waits_for_turn ? weight + ", waits for its turn" : weight;
 }
