@@ -58,7 +58,7 @@ class Commands {
     if (command == "loop") return workers_.start_loops(a, b, c), answer();
     if (command == "graph") return workers_.start_graph(a, b, c), answer();
     if (command == "mix") return workers_.start_mix(a, b), answer();
-    if (command == "jobs") return workers_.start_jobs(a), answer();
+    if (command == "jobs") return workers_.start_jobs(a, b), answer();
     if (command == "train") return workers_.start_training(a, b), answer();
     if (command == "halt") return workers_.stop(), answer();
     if (command == "fork") return fork_child(line.substr(line.find(' ') + 1));
@@ -135,14 +135,16 @@ class Commands {
 
   /// Forks without exec. Answers with the pid of the child and, unless it stays, its wait status.
   void fork_child(const std::string& what) {
+    const bool attached = sluice_attached() != 0;
     const pid_t child = fork();
-    if (child == 0) be_child(what);
+    if (child == 0) be_child(what, attached);
     int status = -1;
     if (what != "stay") waitpid(child, &status, 0);
     answer(std::to_string(child) + " " + std::to_string(status));
   }
 
-  [[noreturn]] void be_child(const std::string& what) {
+  /// `attached`: the parent was, at the fork. Else the child is a program of its own.
+  [[noreturn]] void be_child(const std::string& what, bool attached) {
     alarm(20);  // ends a child that hangs, which its status then shows
     if (what == "exit") std::exit(0);
     if (what == "stay") {
@@ -154,7 +156,8 @@ class Commands {
       const std::uint64_t id = sluice_job_begin(0);
       const bool refused = gpu_.launch(stream_, 10) != CUDA_SUCCESS;
       sluice_job_end(id);
-      _exit(refused && id == 0 && sluice_attached() == 0 ? 0 : 1);
+      const bool knows = id == 0 && sluice_attached() == 0;
+      _exit(refused && (knows || !attached) ? 0 : 1);
     }
     _exit(2);
   }

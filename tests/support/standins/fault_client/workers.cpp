@@ -122,11 +122,11 @@ void Workers::obey(std::uint64_t order) {
   while (!stop_.load() && sluice_wait_resume(kLookMs) == 0) continue;
 }
 
-void Workers::start_jobs(std::uint64_t us) {
-  threads_.emplace_back([this, us] { do_jobs(gpu_.progress().lanes[0], us); });
+void Workers::start_jobs(std::uint64_t us, std::uint64_t pause_us) {
+  threads_.emplace_back([=, this] { do_jobs(gpu_.progress().lanes[0], us, pause_us); });
 }
 
-void Workers::do_jobs(Lane& lane, std::uint64_t us) {
+void Workers::do_jobs(Lane& lane, std::uint64_t us, std::uint64_t pause_us) {
   gpu_.enter();
   CUstream stream = Gpu::new_stream();
   while (!stop_.load()) {
@@ -136,7 +136,7 @@ void Workers::do_jobs(Lane& lane, std::uint64_t us) {
     sluice_job_end(job);
     note_return(lane);
     lane.done.store(lane.launched.load());
-    usleep(kNapUs);
+    usleep(static_cast<useconds_t>(pause_us + kNapUs));
   }
 }
 

@@ -27,9 +27,9 @@ class Workers {
   /// again, two outstanding at a time, with a pause behind each launch.
   void start_graph(std::uint64_t kernels, std::uint64_t us, std::uint64_t pause_us);
 
-  /// Starts a thread that does explicit jobs of one kernel of `us` back to back. The lane counts
+  /// Starts a thread that does explicit jobs of one kernel of `us`, with pauses. The lane counts
   /// jobs.
-  void start_jobs(std::uint64_t us);
+  void start_jobs(std::uint64_t us, std::uint64_t pause_us);
 
   /// Starts a thread that holds `mib` of device memory, launches kernels of `us`, and obeys orders
   /// about memory.
@@ -41,7 +41,7 @@ class Workers {
  private:
   void loop(Lane& lane, std::uint64_t us, std::uint64_t depth, std::uint64_t period = 0);
   void launch_graph(Lane& lane, CUstream stream, CUgraphExec exec, std::uint64_t pause_us);
-  void do_jobs(Lane& lane, std::uint64_t us);
+  void do_jobs(Lane& lane, std::uint64_t us, std::uint64_t pause_us);
   void train(Lane& lane, std::uint64_t us, std::uint64_t bytes);
   void obey(std::uint64_t order);
 
