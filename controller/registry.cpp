@@ -76,6 +76,9 @@ void clear_owner_fields(shm::Slot& slot) {
   slot.slice_us.store(0);
   slot.slice_state.store(0);
   slot.gpu_share.store(0);
+  slot.close_state.store(0);
+  slot.close_low_us.store(0);
+  slot.close_high_us.store(0);
   slot.turn.until_ns.store(0);
   slot.turn.used.store(0);
   slot.turn.takes.store(0);

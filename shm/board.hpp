@@ -16,7 +16,7 @@
 namespace sluice::shm {
 
 inline constexpr std::uint64_t kBoardMagic = 0x4452'4f42'4543'4c53;  // "SLCEBORD"
-inline constexpr std::uint32_t kLayoutVersion = 10;
+inline constexpr std::uint32_t kLayoutVersion = 11;
 
 inline constexpr int kSlots = 63;          ///< Bit 63 of a gate belongs to the controller.
 inline constexpr int kControllerBit = 63;  ///< The controller holds a client with this bit.
@@ -93,6 +93,30 @@ enum class SliceState : std::uint32_t {
   kOff,        ///< The driver's: the user said so.
   kNoGroup,    ///< The process has no channel group of its own (MPS).
   kRefused,    ///< The system refuses to set it.
+};
+
+/// When the jobs of a client close the gates below, for status output (docs/reference/closing.md).
+enum class CloseState : std::uint8_t {
+  kUnknown,          ///< At the first launch, or as a target says: nothing is tried.
+  kLearning,         ///< It is being tried.
+  kClosesAtFirst,    ///< At the first launch.
+  kClosesLater,      ///< After a part of the job that was shown to be harmless.
+  kStaysOpen,        ///< Never: closing brings nothing.
+  kBoundedByTarget,  ///< The target closes the gates earlier.
+};
+
+/// Slot::close_state: the state, and the level in eighths of a job; kNeverLevel: not at all.
+struct CloseWord {
+  static constexpr std::uint8_t kNeverLevel = 9;
+  CloseState state = CloseState::kUnknown;
+  std::uint8_t level = 0;
+
+  [[nodiscard]] constexpr std::uint32_t pack() const noexcept {
+    return static_cast<std::uint32_t>(state) | std::uint32_t{level} << 8U;
+  }
+  [[nodiscard]] static constexpr CloseWord unpack(std::uint32_t word) noexcept {
+    return {static_cast<CloseState>(word & 0xffU), static_cast<std::uint8_t>(word >> 8U & 0xffU)};
+  }
 };
 
 /// How a client with a target closes the gates below, for status output.
@@ -207,8 +231,10 @@ struct alignas(kLine) Slot {
   Word busy_ns;          ///< When the client was last seen to launch, or to wait for its work.
   HalfWord slice_us;     ///< The time slice of its channel groups that was set; 0: the driver's.
   HalfWord slice_state;  ///< SliceState.
-  HalfWord gpu_share;    ///< GPU time of its jobs, in 1/1000 of their duration; 0: unknown.
-  std::array<std::uint8_t, 12> reserved_owner;
+  HalfWord gpu_share;    ///< How much of its jobs the GPU is busy, in 1/1000; 0: unknown.
+  HalfWord close_state;  ///< CloseWord
+  /// What jobs waited longer for that: the bounds of the median, in us. Signed numbers.
+  HalfWord close_low_us, close_high_us;
 
   // Written by the controller when it gives the slot out.
   alignas(kLine) RobustMutex alive;
@@ -292,6 +318,7 @@ static_assert(offsetof(Slot, target_state) == 328 && offsetof(Slot, waited_for) 
 static_assert(offsetof(Slot, target_total_ns) == 336 && offsetof(Slot, sync_since_ns) == 344);
 static_assert(offsetof(Slot, busy_ns) == 352 && offsetof(Slot, slice_us) == 360);
 static_assert(offsetof(Slot, slice_state) == 364 && offsetof(Slot, gpu_share) == 368);
+static_assert(offsetof(Slot, close_state) == 372 && offsetof(Slot, close_high_us) == 380);
 static_assert(offsetof(Slot, alive) == 384 && sizeof(RobustMutex) == 48);
 static_assert(offsetof(Slot, pid) == 432 && offsetof(Slot, uid) == 436);
 static_assert(offsetof(Slot, attached_ns) == 440 && offsetof(Slot, name) == 448);

@@ -191,6 +191,9 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   client.has_turn = client.takes_turns && slot.turn.until_ns.load() > now_ns;
   client.waits_for_turn = (slot.gate.load() & bit(index)) != 0;
   client.gpu_share = slot.gpu_share.load();
+  client.close = CloseWord::unpack(slot.close_state.load());
+  client.close_low_us = static_cast<std::int32_t>(slot.close_low_us.load());
+  client.close_high_us = static_cast<std::int32_t>(slot.close_high_us.load());
   const std::uint64_t job = slot.job.load();
   client.target = target_of(slot);
   client.memory = memory_snapshot_of(board, {index, info.generation}, now_ns);

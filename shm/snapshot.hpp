@@ -90,7 +90,11 @@ struct ClientSnapshot {
   bool has_turn = false;
   bool waits_for_turn = false;
   std::uint32_t gpu_share = 0;  ///< Of its jobs, in 1/1000; 0: unknown.
-  bool active = false;          ///< A job runs, with closed or open gates below.
+  CloseWord close;              ///< When its jobs close the gates below.
+  std::int32_t close_low_us =
+      0;  ///< What its jobs waited longer for that: the bounds of the median.
+  std::int32_t close_high_us = 0;
+  bool active = false;  ///< A job runs, with closed or open gates below.
   std::uint64_t active_ns = 0;
   TargetSnapshot target;
   MemorySnapshot memory;

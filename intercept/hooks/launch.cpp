@@ -76,6 +76,14 @@ void RememberedStreams::forget_default_streams() noexcept {
   }
 }
 
+std::uint64_t kind_of(const Work& work) noexcept {
+  constexpr std::uint64_t kPrime = 0x100000001b3;  // FNV-1a
+  std::uint64_t kind = reinterpret_cast<std::uintptr_t>(work.function) ^
+                       reinterpret_cast<std::uintptr_t>(work.graph);
+  for (const unsigned blocks : work.grid) kind = (kind * kPrime) ^ blocks;
+  return kind * kPrime | 1;
+}
+
 Work work_of(const CUlaunchConfig* config, CUfunction function) noexcept {
   Work work;
   work.function = function;
@@ -172,7 +180,7 @@ void Launch::prepare(shm::Count counted) {
   counted_ = kind;
   if (refuse()) return;  // no job begins
   if (known == nullptr) {
-    client.jobs().touch(*stream_);
+    client.jobs().touch(*stream_, kind_of(work_));
     const bool more = any_capture_open() || g_process.trace.load() != nullptr;
     remember(named_, *stream_, version, more ? shm::Count::kCaptured : kind);
   }

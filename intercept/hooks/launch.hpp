@@ -132,6 +132,9 @@ class Launch {
   std::uint64_t version_ = 0;  ///< The process's version when the stream was touched.
 };
 
+/// Names the work: the kernel with its grid, or the graph.
+[[nodiscard]] std::uint64_t kind_of(const Work& work) noexcept;
+
 /// The work of a cuLaunchKernelEx call.
 Work work_of(const CUlaunchConfig* config, CUfunction function) noexcept;
 

@@ -57,7 +57,11 @@ std::uint64_t lead_of(const ClientSlot& client) noexcept {
 std::uint64_t lead_if_wanted(const ClientSlot& client) noexcept {
   bool wanted = false;
   for_each_below(client, [&wanted](const shm::Slot& below) {
-    wanted |= shm::Policy::unpack(below.policy.load()).kind == shm::PolicyKind::kDevice;
+    // A short slice bounds what the job waits for, and closed gates would cost GPU time.
+    const bool bounded =
+        below.slice_state.load() == static_cast<std::uint32_t>(shm::SliceState::kShort);
+    const bool by_gate = shm::Policy::unpack(below.policy.load()).kind == shm::PolicyKind::kDevice;
+    wanted = wanted || (by_gate && !bounded);
   });
   return wanted ? lead_of(client) : 0;
 }

@@ -12,8 +12,8 @@ namespace sluice::intercept {
 /// How long before the start of a job the gates must close: the work that may then still run, and a
 /// context switch. Real ns.
 [[nodiscard]] std::uint64_t lead_of(const ClientSlot& client) noexcept;
-/// The same, or 0 if no client below has a device policy. Then nothing is predicted, and the
-/// published policies behave as published.
+/// The same, or 0 if no client below has a device policy and a slice that is not short. Then
+/// nothing is predicted, and the published policies behave as published.
 [[nodiscard]] std::uint64_t lead_if_wanted(const ClientSlot& client) noexcept;
 [[nodiscard]] bool has_lower_clients(const ClientSlot& client) noexcept;
 

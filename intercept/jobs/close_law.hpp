@@ -6,6 +6,7 @@
 
 #include "intercept/jobs/bet.hpp"
 #include "intercept/jobs/last_values.hpp"
+#include "shm/board.hpp"
 
 namespace sluice::intercept {
 
@@ -17,7 +18,7 @@ class CloseLaw {
   /// Levels: 0 closes at the first launch, kWaitLevel when the job waits; those between close after
   /// as many eighths of the job. kNeverLevel does not close at all.
   static constexpr unsigned kWaitLevel = 8;
-  static constexpr unsigned kNeverLevel = 9;
+  static constexpr unsigned kNeverLevel = shm::CloseWord::kNeverLevel;
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
   static constexpr std::uint64_t kFirst = 8;  ///< Jobs that load and compile; they do not count.
@@ -80,13 +81,7 @@ class CloseLaw {
     std::uint64_t neighbours = 0;  ///< As for decide(), when the job ended.
   };
 
-  enum class State : std::uint8_t {
-    kLearning,
-    kClosesAtFirst,
-    kClosesLater,
-    kStaysOpen,  ///< Closing brings nothing.
-    kBoundedByTarget,
-  };
+  using State = shm::CloseState;
   struct Status {
     State state = State::kLearning;
     unsigned level = 0;  ///< Of the jobs that are not references.

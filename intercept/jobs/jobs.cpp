@@ -23,13 +23,14 @@ shm::TraceJob kind_of_job() noexcept {
 
 }  // namespace
 
-void Jobs::open_one(std::uint64_t until_ns) noexcept {
+void Jobs::open_one(std::uint64_t until_ns, std::uint64_t kind) noexcept {
   if (open_++ != 0) return;
   began_ns_ = base::monotonic_ns();
+  waited_ns_ = 0;
   call_off_late(began_ns_);
   const bool closed = std::exchange(ahead_, false);
   trials_.skip();
-  const bool close = until_ns != 0 || must_close(began_ns_, closed);
+  const bool close = until_ns != 0 || must_close(began_ns_, closed, kind);
   if (closed) {
     say_until(until_ns);
   } else if (close) {
@@ -43,7 +44,7 @@ void Jobs::open_one(std::uint64_t until_ns) noexcept {
 }
 
 /// Whether the gates must close at the begin of a job. `closed`: they are closed already.
-bool Jobs::must_close(std::uint64_t now, bool closed) noexcept {
+bool Jobs::must_close(std::uint64_t now, bool closed, std::uint64_t kind) noexcept {
   TargetLaw::Step step{true, TargetLaw::kNever};
   if (has_target()) {
     launches_at_begin_ = client_.launches();
@@ -52,7 +53,7 @@ bool Jobs::must_close(std::uint64_t now, bool closed) noexcept {
     law_.skip();
     if (!trials_.on() || !hold_others() || closed) return true;
     launches_at_begin_ = client_.launches();
-    step = trials_.begin(now, g_process.explicit_jobs.load());
+    step = trials_.begin(now, kind);
   }
   look_ns_ = step.look_ns;
   if (look_ns_ != TargetLaw::kNever && !announcer_.wake()) return true;
@@ -71,7 +72,12 @@ std::uint64_t Jobs::begin_wait() noexcept {
 void Jobs::wait_returned(std::uint64_t since_ns) noexcept {
   const std::uint64_t now = base::monotonic_ns();
   const std::lock_guard lock(mutex_);
-  trials_.waited(since_ns, now);
+  count_wait(since_ns, now);
+}
+
+/// A wait that began before the job counts from its begin.
+void Jobs::count_wait(std::uint64_t since, std::uint64_t now) noexcept {
+  if (open_ != 0) waited_ns_ += now - std::min(now, std::max(since, began_ns_));
 }
 
 bool Jobs::has_target() const noexcept { return law_.target().any() && hold_others(); }
@@ -121,10 +127,15 @@ void Jobs::release_below(std::uint64_t now, std::uint64_t took_ns) noexcept {
     shm::end_job(view, seat.slot);
   }
   look_ns_ = TargetLaw::kNever;
-  if (trials_.runs()) trials_.ended(now, client_.launches() - launches_at_begin_, closed);
+  if (trials_.runs()) {
+    trials_.ended(now, client_.launches() - launches_at_begin_, closed, waited_ns_);
+  }
   // Record the time after the gates are open, so that the clients below do not wait for it.
   if (took_ns != 0) {
     client_.slot().job_times.add(took_ns);
+    const std::uint64_t waited = std::min(took_ns, waited_ns_);
+    all_waited_ns_.fetch_add(waited, std::memory_order_relaxed);
+    all_host_ns_.fetch_add(took_ns - waited, std::memory_order_relaxed);
     client_.slot().target_total_ns.fetch_add(took_ns, std::memory_order_relaxed);
     if (has_target()) show_target(law_.ended(now, client_.launches() - launches_at_begin_));
   }
@@ -285,7 +296,7 @@ void Jobs::announced_begins() noexcept {
   say_until(0);
   if (began_ns_ != 0) return;
   began_ns_ = base::monotonic_ns();
-  must_close(began_ns_, true);
+  must_close(began_ns_, true, 0);
 }
 
 /// Tells the clients below when a job that has not begun lapses, so that they need not rely on this
@@ -299,11 +310,11 @@ void Jobs::end() noexcept {
   close_one();
 }
 
-void Jobs::open_transparent() noexcept {
+void Jobs::open_transparent(std::uint64_t kind) noexcept {
   if (transparent_.exchange(true)) return;
   ended_.clear();
   launches_at_last_poll_ = client_.launches();
-  open_one();
+  open_one(0, kind);
   if (!ends_matter()) return;
   counted_ = true;
   g_process.open_jobs.fetch_add(1, std::memory_order_relaxed);
@@ -325,12 +336,12 @@ void Jobs::close_transparent() noexcept {
   close_one();
 }
 
-void Jobs::touch(Stream& stream) noexcept {
+void Jobs::touch(Stream& stream, std::uint64_t kind) noexcept {
   if (g_process.explicit_jobs.load()) return;
   const std::lock_guard lock(mutex_);
   if (!stream.lives.load()) return;
   stream.touched = g_process.version.load();
-  open_transparent();
+  open_transparent(kind);
   if (!busy_.has(stream)) busy_.add(stream);
 }
 
@@ -356,7 +367,7 @@ void Jobs::Synchronising::finish(CUresult result, PutAway put_away) noexcept {
   if (result != CUDA_SUCCESS) return;
   const std::uint64_t now = since_ns_ != 0 ? base::monotonic_ns() : 0;
   const std::lock_guard lock(jobs_.mutex_);
-  if (since_ns_ != 0) jobs_.trials_.waited(since_ns_, now);
+  if (since_ns_ != 0) jobs_.count_wait(since_ns_, now);
   if (!jobs_.transparent_ || !jobs_.nothing_since(before_)) return;
   put_away();
   jobs_.end_if_done();

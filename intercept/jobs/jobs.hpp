@@ -46,8 +46,9 @@ class Jobs {
   void none_has_begun(std::uint64_t until_ns) noexcept;
   void announced_begins() noexcept;
 
-  /// Call before work is given to the stream, and after the work was counted.
-  void touch(Stream& stream) noexcept;
+  /// Call before work is given to the stream, and after the work was counted. `kind`: names the
+  /// work, in case that a job begins with it; 0: nothing is known of it.
+  void touch(Stream& stream, std::uint64_t kind = 0) noexcept;
 
   /// Call before a synchronous copy to the device: a job begins, but no stream becomes busy.
   void touch_host_copy() noexcept;
@@ -58,7 +59,7 @@ class Jobs {
    public:
     explicit Synchronising(Jobs& jobs) noexcept : jobs_(jobs), before_(jobs.client_.launches()) {
       jobs_.syncing_.enter();
-      if (jobs_.trials_.on()) since_ns_ = jobs_.begin_wait();
+      since_ns_ = jobs_.wait_begins();
     }
     /// Call when the call has returned. If it succeeded, the work of the stream or of the context
     /// is done. `stream` is null if it has no record.
@@ -70,12 +71,16 @@ class Jobs {
     void finish(CUresult result, PutAway put_away) noexcept;
     Jobs& jobs_;
     std::uint64_t before_;
-    std::uint64_t since_ns_ = 0;  ///< Only with the CloseLaw.
+    std::uint64_t since_ns_;
   };
 
   /// Brackets a call that waits for work and ends no job itself. 0 if nobody wants to know.
-  [[nodiscard]] std::uint64_t wait_begins() noexcept { return trials_.on() ? begin_wait() : 0; }
+  [[nodiscard]] std::uint64_t wait_begins() noexcept { return hold_others() ? begin_wait() : 0; }
   void wait_returned(std::uint64_t since_ns) noexcept;
+
+  /// The time of all jobs that ended: in calls that wait for the GPU, and the rest.
+  [[nodiscard]] std::uint64_t all_waited_ns() const noexcept { return all_waited_ns_.load(); }
+  [[nodiscard]] std::uint64_t all_host_ns() const noexcept { return all_host_ns_.load(); }
 
   /// For the watcher, in each tick: since when a thread has been in the same synchronising call; 0
   /// if none is in one.
@@ -131,9 +136,9 @@ class Jobs {
   [[nodiscard]] bool knows(const Asked& asked) const noexcept;
   [[nodiscard]] bool hold_others() const noexcept;
   [[nodiscard]] bool ends_matter() const noexcept;
-  void open_transparent() noexcept;
+  void open_transparent(std::uint64_t kind = 0) noexcept;
   void close_transparent() noexcept;
-  void open_one(std::uint64_t until_ns = 0) noexcept;
+  void open_one(std::uint64_t until_ns = 0, std::uint64_t kind = 0) noexcept;
   void open_explicit(std::uint64_t until_ns = 0) noexcept;
   void close_one() noexcept;
   void hold_below(std::uint64_t now_ns, std::uint64_t until_ns) noexcept;
@@ -142,8 +147,9 @@ class Jobs {
   void note_begin(std::uint64_t now_ns, std::uint64_t until_ns) noexcept;
   void end_open(std::uint64_t now_ns) noexcept;
   void close_open_job(std::uint64_t now_ns) noexcept;
-  bool must_close(std::uint64_t now_ns, bool closed) noexcept;
+  bool must_close(std::uint64_t now_ns, bool closed, std::uint64_t kind) noexcept;
   std::uint64_t begin_wait() noexcept;
+  void count_wait(std::uint64_t since_ns, std::uint64_t now_ns) noexcept;
   [[nodiscard]] bool has_target() const noexcept;
   void show_target(std::optional<bool> in_time) noexcept;
   void call_off_late(std::uint64_t now_ns) noexcept;
@@ -163,6 +169,9 @@ class Jobs {
   bool ahead_ = false;          ///< Active without a job, because one is predicted.
   std::uint64_t began_ns_ = 0;  ///< Begin of the open job; 0 if it was announced and has not begun.
   std::uint64_t closed_ns_ = 0;  ///< When the gates closed for the open job; 0: they are open.
+  std::uint64_t waited_ns_ = 0;  ///< Of the open job, in calls that wait for the GPU.
+  std::atomic<std::uint64_t> all_waited_ns_{0};
+  std::atomic<std::uint64_t> all_host_ns_{0};
   Prediction prediction_;
   TargetLaw law_;
   Trials trials_;

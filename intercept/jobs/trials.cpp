@@ -1,6 +1,7 @@
 #include "intercept/jobs/trials.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 
 #include "intercept/jobs/before_job.hpp"
@@ -19,13 +20,12 @@ constexpr std::uint64_t kLongestLookNs = 5'000'000;
 Trials::Trials(ClientSlot& client, bool on) noexcept
     : client_(client), law_(on ? new (std::nothrow) CloseLaw : nullptr) {}
 
-/// Jobs that the program marks are of another kind than jobs that are found. Nothing more is known
-/// of a job when it begins.
-Trials::Step Trials::begin(std::uint64_t now, bool marked) noexcept {
+Trials::Step Trials::begin(std::uint64_t now, std::uint64_t kind) noexcept {
   runs_ = true;
   began_ns_ = now;
-  waited_ns_ = 0;
-  decision_ = law_->decide(marked ? 2 : 1, lower_clients(client_, now).id, now);
+  kind_ = kind;
+  neighbours_ = lower_clients(client_, now).id;
+  decision_ = law_->decide(kind_, neighbours_, now);
   closes_at_wait_.store(decision_.when != When::kFirst && decision_.when != When::kNever);
   switch (decision_.when) {
     case When::kFirst:
@@ -57,22 +57,34 @@ Trials::Step Trials::look(std::uint64_t now, std::uint64_t launches) noexcept {
                                                       static_cast<double>(kLongestLookNs)))};
 }
 
-void Trials::waited(std::uint64_t since, std::uint64_t now) noexcept {
-  if (runs_) waited_ns_ += now - std::min(now, std::max(since, began_ns_));
-}
-
-void Trials::ended(std::uint64_t now, std::uint64_t launches, std::uint64_t closed) noexcept {
+void Trials::ended(std::uint64_t now, std::uint64_t launches, std::uint64_t closed,
+                   std::uint64_t waited) noexcept {
   runs_ = false;
   closes_at_wait_.store(false);
   const LowerClients lower = lower_clients(client_, now);
   CloseLaw::Job job;
-  job.waited_ns = waited_ns_;
+  job.waited_ns = waited;
   job.duration_ns = now - began_ns_;
   job.launches = launches;
   if (closed != 0) job.closed_ns = closed - std::min(closed, began_ns_);
   job.neighbour_busy = lower.busy;
   job.neighbours = lower.id;
   law_->ended(decision_, job);
+  constexpr std::uint64_t kPerShow = 16;
+  if (++jobs_ % kPerShow == 0) show(law_->status(kind_, neighbours_));
+}
+
+void Trials::show(const CloseLaw::Status& status) noexcept {
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  static constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  const auto us = [](std::int64_t ns) {
+    return static_cast<std::uint32_t>(std::clamp(ns / 1000, -kMost, kMost));
+  };
+  shm::Slot& slot = client_.slot();
+  const shm::CloseWord word{status.state, static_cast<std::uint8_t>(status.level)};
+  slot.close_state.store(word.pack(), kRelaxed);
+  slot.close_low_us.store(us(status.cost_low_ns), kRelaxed);
+  slot.close_high_us.store(us(status.cost_high_ns), kRelaxed);
 }
 
 }  // namespace sluice::intercept

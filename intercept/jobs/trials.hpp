@@ -17,16 +17,16 @@ class Trials {
   Trials(ClientSlot& client, bool on) noexcept;
 
   using Step = TargetLaw::Step;
-  /// A job begins. `marked`: the program says so.
-  Step begin(std::uint64_t now_ns, bool marked) noexcept;
+  /// A job begins. `kind`: jobs that begin with the same work are alike.
+  Step begin(std::uint64_t now_ns, std::uint64_t kind) noexcept;
   /// Instead of begin(), for a job whose gates the law does not close.
   void skip() noexcept { runs_ = false; }
   /// Of a job that began with begin(). `launches`: the launches that it has made.
   [[nodiscard]] Step look(std::uint64_t now_ns, std::uint64_t launches) noexcept;
-  /// A wait of the program returned. A wait that began before the job counts from its begin.
-  void waited(std::uint64_t since_ns, std::uint64_t now_ns) noexcept;
-  /// The job that runs() ended. `closed_ns`: when its gates closed; 0: they did not.
-  void ended(std::uint64_t now_ns, std::uint64_t launches, std::uint64_t closed_ns) noexcept;
+  /// The job that runs() ended. `closed_ns`: when its gates closed; 0: they did not. `waited_ns`:
+  /// in calls that wait for the GPU.
+  void ended(std::uint64_t now_ns, std::uint64_t launches, std::uint64_t closed_ns,
+             std::uint64_t waited_ns) noexcept;
 
   [[nodiscard]] bool on() const noexcept { return law_ != nullptr; }
   [[nodiscard]] bool runs() const noexcept { return runs_; }
@@ -36,6 +36,8 @@ class Trials {
   }
 
  private:
+  void show(const CloseLaw::Status& status) noexcept;
+
   ClientSlot& client_;
   std::unique_ptr<CloseLaw> law_;
   std::atomic<bool> closes_at_wait_{false};
@@ -43,7 +45,9 @@ class Trials {
   bool runs_ = false;
   CloseLaw::Decision decision_;
   std::uint64_t began_ns_ = 0;
-  std::uint64_t waited_ns_ = 0;
+  std::uint64_t kind_ = 0;
+  std::uint64_t neighbours_ = 0;
+  std::uint64_t jobs_ = 0;
 };
 
 }  // namespace sluice::intercept

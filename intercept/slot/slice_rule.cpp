@@ -47,17 +47,23 @@ bool is_busy(const shm::Slot& slot, std::uint64_t now_ns) noexcept {
   return busy_ns != 0 && now_ns < busy_ns + SliceRule::kBusyNs;
 }
 
-std::uint32_t GpuShare::tick(std::uint64_t gpu_ns, std::uint64_t jobs,
-                             std::uint64_t jobs_ns) noexcept {
+std::uint32_t GpuShare::tick(std::uint64_t gpu_ns, std::uint64_t jobs, std::uint64_t host_ns,
+                             std::uint64_t waited_ns) noexcept {
   constexpr std::uint64_t kFewJobs = 8;
-  constexpr std::uint64_t kShortNs = 50'000'000;
-  if (jobs < jobs_ + kFewJobs || jobs_ns < jobs_ns_ + kShortNs) return share_;
+  constexpr std::uint64_t kShortNs = 20'000'000;
   const std::uint64_t used_ns = gpu_ns - gpu_ns_;
-  const std::uint64_t share = std::min<std::uint64_t>(used_ns * 1000 / (jobs_ns - jobs_ns_), 1000);
+  const std::uint64_t worked_ns = host_ns - host_ns_;
+  const std::uint64_t longer_ns = std::max(used_ns, worked_ns);
+  if (jobs < jobs_ + kFewJobs || longer_ns < kShortNs) return share_;
+  const std::uint64_t asleep_ns = waited_ns - waited_ns_;
+  const std::uint64_t waits =
+      waited_ns == 0 ? 1000 : asleep_ns * 1000 / std::max<std::uint64_t>(asleep_ns + worked_ns, 1);
+  const std::uint64_t share = std::min(used_ns * 1000 / longer_ns, waits);
   const bool first = jobs_ == 0;  // the driver loads code, and durations are not known yet
   gpu_ns_ = gpu_ns;
   jobs_ = jobs;
-  jobs_ns_ = jobs_ns;
+  host_ns_ = host_ns;
+  waited_ns_ = waited_ns;
   if (first || used_ns == 0) return share_;
   const auto now = static_cast<std::uint32_t>(std::max<std::uint64_t>(share, 1));
   share_ = share_ == 0 ? now : (3 * share_ + now + 2) / 4;

@@ -7,17 +7,23 @@
 /// (docs/reference/slices.md).
 namespace sluice::intercept {
 
-/// The GPU time of a client's jobs as a part of their duration. A program whose host is slow
-/// launches into an idle GPU again and again within a job.
+/// How much of a job the GPU is busy with it, by two signs. Its GPU time as a part of the greater
+/// of that and of the host's time without waits: what runs below makes durations longer, and
+/// neither of the two. And its waits as a part of its duration: the GPU time of tiny kernels is
+/// measured too long. A program whose host is slow launches into an idle GPU again and again within
+/// a job.
 class GpuShare {
  public:
-  /// `gpu_ns` and the totals of the jobs only grow. Returns 1/1000; 0 while unknown.
-  std::uint32_t tick(std::uint64_t gpu_ns, std::uint64_t jobs, std::uint64_t jobs_ns) noexcept;
+  /// `gpu_ns`, the number of jobs, their waits and the rest of their time only grow. A program that
+  /// never waits asks again and again, so its waits say nothing. Returns 1/1000; 0 while unknown.
+  std::uint32_t tick(std::uint64_t gpu_ns, std::uint64_t jobs, std::uint64_t host_ns,
+                     std::uint64_t waited_ns) noexcept;
 
  private:
   std::uint64_t gpu_ns_ = 0;
   std::uint64_t jobs_ = 0;
-  std::uint64_t jobs_ns_ = 0;
+  std::uint64_t host_ns_ = 0;
+  std::uint64_t waited_ns_ = 0;
   std::uint32_t share_ = 0;
 };
 

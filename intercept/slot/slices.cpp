@@ -21,13 +21,13 @@ Result set_slice(CUdevice device, std::uint32_t us) noexcept {
 
 }  // namespace
 
-void Slices::tick(std::uint64_t now_ns) noexcept {
+void Slices::tick(std::uint64_t now_ns, std::uint64_t host_ns, std::uint64_t waited_ns) noexcept {
   shm::Slot& words = client_.slot();
   const std::uint64_t launches = client_.launches();
   if (launches != launches_ || words.sync_since_ns.load() != 0) words.busy_ns.store(now_ns);
   launches_ = launches;
-  words.gpu_share.store(share_.tick(words.gpu_ns.load(), words.job_times.ended.load(),
-                                    words.job_times.total_ns.load()));
+  words.gpu_share.store(
+      share_.tick(words.gpu_ns.load(), words.job_times.ended.load(), host_ns, waited_ns));
   const SliceRule::Slice slice = rule_.tick(client_.seat().board, client_.seat().slot, now_ns);
   wanted_.store(slice);
   const bool due = slice != set_now_.load() ||

@@ -16,7 +16,7 @@ class Slices {
       : client_(client), setter_(setter), rule_(client.time_scale()) {}
 
   /// For the watcher: decides, and wakes the thread that sets.
-  void tick(std::uint64_t now_ns) noexcept;
+  void tick(std::uint64_t now_ns, std::uint64_t host_ns, std::uint64_t waited_ns) noexcept;
   /// For the setting thread: sets what was decided, if it changed or contexts were made since.
   void apply() noexcept;
 

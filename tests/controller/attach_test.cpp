@@ -196,9 +196,9 @@ TEST_F(Attach, ANewClientStartsFromCleanCounters) {
                                       &slot.busy_ns,
                                       &mapping.board().slots[7].held_by_ns[0]};
   const std::vector<shm::HalfWord*> half_words{
-      &slot.waiters,          &slot.announced,    &slot.skipped_waits,
-      &slot.unhooked_lookups, &slot.target_state, &slot.slice_us,
-      &slot.slice_state,      &slot.gpu_share,    &slot.requested_slice};
+      &slot.waiters,         &slot.announced,   &slot.skipped_waits, &slot.unhooked_lookups,
+      &slot.target_state,    &slot.slice_us,    &slot.slice_state,   &slot.gpu_share,
+      &slot.requested_slice, &slot.close_state, &slot.close_low_us,  &slot.close_high_us};
   for (shm::Word* word : words) word->store(5);
   for (shm::HalfWord* word : half_words) word->store(5);
   slot.slack_ns.store(5);

@@ -29,7 +29,7 @@ class TrialLooks : public testing::Test {
     const std::uint64_t host_ns = host_ns_(random_);
     const std::uint64_t begin = now_;
     const auto launched = [&] { return launches * (now_ - begin) / host_ns; };
-    TargetLaw::Step step = trials_.begin(now_, false);
+    TargetLaw::Step step = trials_.begin(now_, 1);
     std::uint64_t closed = step.close ? now_ : 0;
     std::uint64_t closed_at = 0;
     while (closed == 0 && step.look_ns < begin + host_ns) {
@@ -49,8 +49,7 @@ class TrialLooks : public testing::Test {
     if (closed == 0 && trials_.closes_at_wait()) closed = now_;
     const std::uint64_t wait = now_;
     now_ += closed_at > harmless ? 2'000 * kUs : 50 * kUs;
-    trials_.waited(wait, now_);
-    trials_.ended(now_, launches, closed);
+    trials_.ended(now_, launches, closed, now_ - wait);
     EXPECT_FALSE(trials_.runs() || trials_.closes_at_wait());
     now_ += 1'000 * kUs;
     return closed_at;

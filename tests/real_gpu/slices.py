@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -135,6 +136,46 @@ def layers(count: int, width: int, tokens: int):
     return job
 
 
+def token():
+    """One token of an eager Llama of 1B parameters with random weights: some 700 launches, bound by the host."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        hidden_size=2048,
+        intermediate_size=8192,
+        num_hidden_layers=16,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        vocab_size=128256,
+    )
+    torch.set_default_dtype(torch.bfloat16)
+    with torch.device("cuda"):
+        model = LlamaForCausalLM(config).eval()
+    torch.set_default_dtype(torch.float32)
+    ids = torch.zeros((1, 1), dtype=torch.long, device="cuda")
+
+    def job() -> None:
+        with torch.inference_mode():
+            model(ids, use_cache=False).logits.argmax().item()
+
+    return job
+
+
+def products(size: int, count: int):
+    """`count` products of bf16 matrices; 8192 takes about 1.6 ms each on an H100."""
+    import torch
+
+    a, b = (torch.randn(size, size, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+
+    def job() -> None:
+        for _ in range(count):
+            a @ b
+        torch.cuda.synchronize()
+
+    return job
+
+
 PROGRAMS = {
     "4 kernels of 50us": (lambda: spin(4, 50), 0.008),
     "20 kernels of 250us": (lambda: spin(20, 250), 0.012),
@@ -143,6 +184,10 @@ PROGRAMS = {
     "MobileNetV2 training": (training, 0),
     "eager decoding": (lambda: layers(32, 2048, 1), 0),
     "prefill": (lambda: layers(16, 4096, 8192), 0),
+    "kernels of 1ms": (lambda: spin(10, 1000), 0),
+    "eager token": (token, 0),
+    "eager token, now and then": (token, 0.012),
+    "matrix products": (lambda: products(8192, 8), 0),
 }
 PAIRS = {
     "short": ["4 kernels of 50us", "kernels of 5ms"],
@@ -186,8 +231,20 @@ def percentile(values: list[float], share: float) -> float:
 
 
 class Pair:
-    def __init__(self, names: list[str], folder: Path):
+    """Programs that run and pause when told.
+
+    `options`: of `sluice exec`, for each; by default the first is critical. `variables`: for the environment of each.
+    """
+
+    def __init__(
+        self,
+        names: list[str],
+        folder: Path,
+        options: list[list[str]] | None = None,
+        variables: list[dict[str, str]] | None = None,
+    ):
         self.names = names
+        options = options or [["--priority", "1"], *([["--priority", "0"]] * (len(names) - 1))]
         self.environment = {**os.environ, "SLUICE_SESSION": f"slices-{os.getpid()}"}
         self.shared = folder / "shared"
         self.shared.write_bytes(bytes(64))
@@ -196,41 +253,33 @@ class Pair:
             self.flags = mmap.mmap(file.fileno(), 0)
         self.programs = []
         for i, name in enumerate(names):
-            command = [SLUICE, "exec", "--priority", "1" if i == 0 else "0", "--name", f"p{i}", "--"]
+            command = [SLUICE, "exec", *options[i], "--name", f"p{i}", "--"]
             command += [sys.executable, __file__, "--work", name, str(i), str(self.shared), str(self.logs[i])]
-            self.programs.append(subprocess.Popen(command, env=self.environment))
+            environment = self.environment | (variables[i] if variables else {})
+            self.programs.append(subprocess.Popen(command, env=environment))
         while not all(self.flags[32 + i] for i in range(len(names))):
             time.sleep(0.05)
             if any(program.poll() is not None for program in self.programs):
                 raise SystemExit("slices.py: a program ended before it began")
 
-    def set(self, policy: str, slice_: str) -> None:
-        for i in range(1, len(self.names)):
-            command = [SLUICE, "set", f"p{i}", "--policy", policy, "--slice", slice_]
-            subprocess.run(command, env=self.environment, check=True, stdout=subprocess.DEVNULL)
+    def set(self, index: int, *options: str) -> None:
+        command = [SLUICE, "set", f"p{index}", *options]
+        subprocess.run(command, env=self.environment, check=True, stdout=subprocess.DEVNULL)
+
+    def clients(self) -> list[dict]:
+        done = subprocess.run([SLUICE, "status", "--json"], env=self.environment, capture_output=True, text=True)
+        return sorted(json.loads(done.stdout)["clients"], key=lambda client: client["name"])
 
     def status(self) -> list[str]:
-        done = subprocess.run([SLUICE, "status", "--json"], env=self.environment, capture_output=True, text=True)
         return [
             f"{c['name']}: slice {c['slice']['us']} {c['slice']['state']} share {c['gpu_share']}"
-            for c in sorted(json.loads(done.stdout)["clients"], key=lambda c: c["name"])
+            for c in self.clients()
         ]
 
-    def window(self, condition: str, seconds: float) -> tuple[float, float]:
-        """When what counts began and ended."""
-        alone = {"critical alone": [0], "best effort alone": [1]}.get(condition, range(len(self.names)))
-        if CONDITIONS[condition]:
-            self.set(*CONDITIONS[condition])
+    def window(self, running: Collection[int], seconds: float) -> tuple[float, float]:
+        """Lets these programs run. Returns when what counts began and ended."""
         for i in range(len(self.names)):
-            self.flags[i] = RUNS if i in alone else PAUSED
-        time.sleep(SETTLE_S)
-        begin = time.monotonic()
-        time.sleep(seconds - SETTLE_S)
-        return begin, time.monotonic()
-
-    def others_alone(self, index: int, seconds: float) -> tuple[float, float]:
-        for i in range(len(self.names)):
-            self.flags[i] = RUNS if i == index else PAUSED
+            self.flags[i] = RUNS if i in running else PAUSED
         time.sleep(SETTLE_S)
         begin = time.monotonic()
         time.sleep(seconds - SETTLE_S)
@@ -248,54 +297,63 @@ class Pair:
         return logs
 
 
+def times(log: list[tuple[float, float]], window: tuple[float, float]) -> list[float]:
+    """How long the jobs took that lie in the window."""
+    return [took for begin, took in log if window[0] <= begin and begin + took <= window[1]]
+
+
+def rate(log: list[tuple[float, float]], window: tuple[float, float]) -> float:
+    """Jobs a second, those that were cut by the window's ends in part."""
+    begin, end = window
+    parts = [
+        max(0.0, min(at + took, end) - max(at, begin)) / took for at, took in log if at < end and at + took > begin
+    ]
+    return sum(parts) / (end - begin)
+
+
+def say_version() -> None:
+    version = subprocess.run([SLUICE, "--version"], capture_output=True, text=True).stdout.strip()
+    commit = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True)
+    print(f"{version}, commit {commit.stdout.strip() or 'unknown'}", flush=True)
+
+
 def measure(pair: str, rounds: int, seconds: float) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         run = Pair(PAIRS[pair], Path(folder))
+        everyone = range(len(run.names))
         windows: dict[str, list] = {condition: [] for condition in CONDITIONS}
         second: list = []
         states: dict[str, list[str]] = {}
         for _ in range(rounds):
-            for condition in CONDITIONS:
-                windows[condition].append(run.window(condition, seconds))
-                if CONDITIONS[condition]:
+            for condition, settings in CONDITIONS.items():
+                if settings:
+                    for i in everyone[1:]:
+                        run.set(i, "--policy", settings[0], "--slice", settings[1])
+                running = {"critical alone": [0], "best effort alone": [1]}.get(condition, everyone)
+                windows[condition].append(run.window(running, seconds))
+                if settings:
                     states[condition] = run.status()
             if len(run.names) > 2:
-                second.append(run.others_alone(2, seconds))
+                second.append(run.window([2], seconds))
         logs = run.end()
 
-    def of(index: int, window: tuple[float, float]) -> list[float]:
-        return [took for begin, took in logs[index] if window[0] <= begin and begin + took <= window[1]]
-
-    alone = [took for window in windows["critical alone"] for took in of(0, window)]
-
-    def rate(index: int, window: tuple[float, float]) -> float:
-        """Jobs a second, those that were cut by the window's ends in part."""
-        begin, end = window
-        parts = [
-            max(0.0, min(at + took, end) - max(at, begin)) / took
-            for at, took in logs[index]
-            if at < end and at + took > begin
-        ]
-        return sum(parts) / (end - begin)
-
+    alone = [took for window in windows["critical alone"] for took in times(logs[0], window)]
     rates = [None] + [
-        sum(rate(i, w) for w in (windows["best effort alone"] if i == 1 else second)) / rounds
-        for i in range(1, len(run.names))
+        sum(rate(logs[i], w) for w in (windows["best effort alone"] if i == 1 else second)) / rounds
+        for i in everyone[1:]
     ]
     rows = []
     for condition, taken in windows.items():
-        jobs = [took for window in taken for took in of(0, window)]
+        jobs = [took for window in taken for took in times(logs[0], window)]
         row: dict = {"condition": condition}
         if condition != "best effort alone":
             row["p50"] = percentile(jobs, 0.5) / percentile(alone, 0.5)
             row["p99"] = percentile(jobs, 0.99) / percentile(alone, 0.99)
-            row["p50_rounds"] = [round(percentile(of(0, w), 0.5) / percentile(alone, 0.5), 3) for w in taken]
+            row["p50_rounds"] = [round(percentile(times(logs[0], w), 0.5) / percentile(alone, 0.5), 3) for w in taken]
             row["jobs"] = len(jobs)
         if condition != "critical alone":
             row["best_effort"] = [
-                [round(rate(i, w) / rates[i], 3) for w in taken]
-                for i in range(1, len(run.names))
-                if CONDITIONS[condition]
+                [round(rate(logs[i], w) / rates[i], 3) for w in taken] for i in everyone[1:] if CONDITIONS[condition]
             ]
         row["states"] = states.get(condition)
         rows.append(row)
@@ -326,9 +384,7 @@ def main() -> None:
     unknown = [pair for pair in options.pairs if pair not in PAIRS]
     if unknown or options.window <= SETTLE_S:
         parser.error(f"unknown pair {unknown[0]}" if unknown else f"--window is at most {SETTLE_S}")
-    version = subprocess.run([SLUICE, "--version"], capture_output=True, text=True).stdout.strip()
-    commit = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True)
-    print(f"{version}, commit {commit.stdout.strip() or 'unknown'}")
+    say_version()
     results = []
     for pair in options.pairs or PAIRS:
         results.append(measure(pair, options.rounds, options.window))

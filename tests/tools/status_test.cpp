@@ -87,6 +87,33 @@ TEST_F(Status, SaysThatWaitsWereSkipped) {
   expect_says(text(), "skipped 2 waits of its policy: the GPU was not done after 5 s");
 }
 
+// Prevents: nobody sees when gates close, or what that costs.
+TEST_F(Status, SaysWhenGatesClose) {
+  shm::Slot& client = add_client(0, 1, "a");
+  const auto close = [&](shm::CloseState state, std::uint8_t level) {
+    client.close_state.store(shm::CloseWord{state, level}.pack());
+  };
+  EXPECT_EQ(text().find("gates"), std::string::npos);
+  close(shm::CloseState::kClosesAtFirst, 0);
+  expect_says(text(), "closes gates at the first launch of a job\n");
+  client.close_low_us.store(static_cast<std::uint32_t>(-10));
+  client.close_high_us.store(30);
+  close(shm::CloseState::kLearning, 3);
+  expect_says(text(), "tries to close gates after 3/8 of a job; its jobs wait -0.01 to 0.03 ms");
+  close(shm::CloseState::kClosesLater, 8);
+  expect_says(text(),
+              "closes gates when it waits for a job; its jobs wait -0.01 to 0.03 ms longer");
+  close(shm::CloseState::kBoundedByTarget, 5);
+  expect_says(text(),
+              "closes gates after 5/8 of a job, or before if the target needs it; its jobs");
+  close(shm::CloseState::kStaysOpen, shm::CloseWord::kNeverLevel);
+  expect_says(text(), "gates stay open: closing them brings nothing; its jobs wait -0.01 to 0.03");
+  const auto json = nlohmann::json::parse(status_json(snapshot(), "s"))["clients"][0]["closing"];
+  EXPECT_EQ(json["state"], "open");
+  EXPECT_EQ(json["level"], 9);
+  EXPECT_EQ(json["waits_longer_us"], (nlohmann::json{-10, 30}));
+}
+
 // Prevents: a program without a short slice, and nobody sees why.
 TEST_F(Status, SaysWhichTimeSliceIsSetAndWhyNot) {
   shm::Slot& client = add_client(0, 0, "a");

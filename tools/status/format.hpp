@@ -28,6 +28,9 @@ std::string skipped_waits_note(const shm::ClientSnapshot& client);
 /// What is set for its time slice, or why not; empty if that is the ordinary case.
 std::string slice_note(const shm::ClientSnapshot& client);
 std::string turn_note(const shm::ClientSnapshot& client);
+/// When its jobs close the gates below; empty: at once, or as a target says.
+std::string close_note(const shm::ClientSnapshot& client);
+std::string_view close_state_name(shm::CloseState state);
 
 /// A line for each process that uses a GPU of the session without a slot, the largest first; the
 /// last lines count the others. A line fits `columns`, from 80 on, unless its numbers are long.

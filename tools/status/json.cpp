@@ -62,6 +62,13 @@ Json memory_json(const shm::MemorySnapshot& memory) {
           {"refused_allocations", memory.refused_allocations}};
 }
 
+Json closing_json(const shm::ClientSnapshot& client) {
+  if (client.close.state == shm::CloseState::kUnknown) return nullptr;
+  return {{"state", close_state_name(client.close.state)},
+          {"level", client.close.level},
+          {"waits_longer_us", {client.close_low_us, client.close_high_us}}};
+}
+
 Json labels_json(const shm::Labels& labels) {
   Json json = Json::object();
   for (const auto& [key, value] : labels) json[key] = value;
@@ -99,6 +106,7 @@ Json client_json(const shm::ClientSnapshot& client) {
           {"turn", client.has_turn         ? Json("has")
                    : client.waits_for_turn ? Json("waits")
                                            : Json()},
+          {"closing", closing_json(client)},
           {"gpu_share", client.gpu_share == 0 ? Json() : Json(client.gpu_share / 1000.0)},
           {"active", client.active},
           {"active_ns", client.active_ns},

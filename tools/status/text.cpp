@@ -144,6 +144,7 @@ std::string remarks(const shm::Snapshot& snapshot, const shm::ClientSnapshot& cl
   for (const std::string& note : usage_notes(client)) add(note);
   if (const std::string note = slice_note(client); !note.empty()) add(note);
   if (const std::string note = turn_note(client); !note.empty()) add(note);
+  if (const std::string note = close_note(client); !note.empty()) add(note);
   if (client.longest_launch_ns != 0) {
     add(fmt::format("longest launch without a wait inside: {:.1f} ms",
                     static_cast<double>(client.longest_launch_ns) / 1e6));
@@ -246,6 +247,44 @@ std::string turn_note(const shm::ClientSnapshot& client) {
   const std::string weight = weighs ? "weight " + shm::weight_text(client.weight) : "no weight (1)";
   if (client.has_turn) return weight + ", has the turn";
   return client.waits_for_turn ? weight + ", waits for its turn" : weight;
+}
+
+std::string_view close_state_name(shm::CloseState state) {
+  switch (state) {
+    case shm::CloseState::kUnknown:
+      break;
+    case shm::CloseState::kLearning:
+      return "learning";
+    case shm::CloseState::kClosesAtFirst:
+      return "first";
+    case shm::CloseState::kClosesLater:
+      return "later";
+    case shm::CloseState::kStaysOpen:
+      return "open";
+    case shm::CloseState::kBoundedByTarget:
+      return "target";
+  }
+  return "unknown";
+}
+
+std::string close_note(const shm::ClientSnapshot& client) {
+  const shm::CloseWord close = client.close;
+  if (close.state == shm::CloseState::kUnknown) return {};
+  const std::string when = close.level == 0 ? "at the first launch of a job"
+                           : close.level == shm::CloseWord::kNeverLevel ? "never"
+                           : close.level == shm::CloseWord::kNeverLevel - 1
+                               ? "when it waits for a job"
+                               : fmt::format("after {}/8 of a job", close.level);
+  const std::string cost = close.level == 0
+                               ? ""
+                               : fmt::format("; its jobs wait {:.2f} to {:.2f} ms longer for that",
+                                             client.close_low_us / 1e3, client.close_high_us / 1e3);
+  if (close.state == shm::CloseState::kStaysOpen)
+    return "gates stay open: closing them brings nothing" + cost;
+  const bool learns = close.state == shm::CloseState::kLearning;
+  const bool bounded = close.state == shm::CloseState::kBoundedByTarget;
+  return fmt::format("{} gates {}{}{}", learns ? "tries to close" : "closes", when,
+                     bounded ? ", or before if the target needs it" : "", cost);
 }
 
 std::string skipped_waits_note(const shm::ClientSnapshot& client) {

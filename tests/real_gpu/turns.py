@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Turns on a real GPU: how weights divide the time of two programs, and what they are worth below a critical one.
+
+usage: turns.py [PAIR ...] [--rounds N] [--window S] [--out FILE]
+
+ROOT/build must have a finished ./x build. The programs and conditions take turns as in slices.py. Prints each program's
+rate as a part of its rate alone (in brackets the spread between rounds), the ratio of the first two best-effort
+programs, their sum, and p50 and p99 of the critical jobs as a multiple of alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import slices
+from slices import Pair, percentile, rate, times
+
+PAIRS = {
+    "equal": ["kernels of 1ms", "kernels of 1ms"],
+    "long": ["kernels of 5ms", "kernels of 5ms"],
+    "torch": ["MobileNetV2 training", "prefill"],
+    "vit2": ["ViT graph", "MobileNetV2 training", "prefill"],
+}
+# Of the two best-effort programs: the weights, and the slice of both.
+CONDITIONS = {"no weights": ("none", "none", "auto"), "1 and 1": ("1", "1", "auto"), "3 and 1": ("3", "1", "auto")}
+BELOW = {
+    "no weights": ("none", "none", "auto"),
+    "no weights, slices 100us": ("none", "none", "100us"),
+    "1 and 1": ("1", "1", "auto"),
+    "1 and 1, slices 100us": ("1", "1", "100us"),
+}
+
+
+def measure(pair: str, rounds: int, seconds: float) -> dict:
+    names = PAIRS[pair]
+    critical = len(names) - 2
+    conditions = BELOW if critical else CONDITIONS
+    everyone = range(len(names))
+    with tempfile.TemporaryDirectory() as folder:
+        options = [["--priority", "1"]] * critical + [["--priority", "0"]] * 2
+        run = Pair(names, Path(folder), options)
+        alone: list[list] = [[] for _ in names]
+        windows: dict[str, list] = {condition: [] for condition in conditions}
+        states = {}
+        for _ in range(rounds):
+            for i in everyone:
+                alone[i].append(run.window([i], seconds))
+            for condition, (first, second, slice_) in conditions.items():
+                run.set(critical, "--weight", first, "--slice", slice_)
+                run.set(critical + 1, "--weight", second, "--slice", slice_)
+                windows[condition].append(run.window(everyone, seconds))
+                states[condition] = run.status()
+        logs = run.end()
+
+    rates = [sum(rate(logs[i], window) for window in alone[i]) / rounds for i in everyone]
+    rows = []
+    for condition, taken in windows.items():
+        parts = [[rate(logs[i], window) / rates[i] for window in taken] for i in everyone[critical:]]
+        row: dict = {"condition": condition, "parts": parts, "states": states[condition]}
+        row["ratio"] = [a / b if b else None for a, b in zip(*parts)]
+        row["sum"] = [a + b for a, b in zip(*parts)]
+        if critical:
+            reference = [took for window in alone[0] for took in times(logs[0], window)]
+            jobs = [took for window in taken for took in times(logs[0], window)]
+            row["p50"] = percentile(jobs, 0.5) / percentile(reference, 0.5)
+            row["p99"] = percentile(jobs, 0.99) / percentile(reference, 0.99)
+        rows.append(row)
+    return {"pair": pair, "names": names, "rows": rows}
+
+
+def spread(values: list[float], digits: int) -> str:
+    mean = sum(values) / len(values)
+    return f"{mean:.{digits}f} ({min(values):.{digits}f}-{max(values):.{digits}f})"
+
+
+def show(result: dict) -> None:
+    print(f"\n{result['pair']}: {' + '.join(result['names'])}")
+    for row in result["rows"]:
+        parts = " + ".join(f"{spread([100 * part for part in parts], 0)} %" for parts in row["parts"])
+        critical = f"p50 {row['p50']:.2f} p99 {row['p99']:.2f}  " if "p50" in row else ""
+        ratio = "-" if None in row["ratio"] else spread(row["ratio"], 2)
+        print(f"  {row['condition']:<26} {critical}{parts}  ratio {ratio}  sum {spread(row['sum'], 3)}")
+        print(f"      {'; '.join(row['states'])}")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pairs", nargs="*", metavar="PAIR", help=f"of {', '.join(PAIRS)}; all")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--window", type=float, default=3.0, metavar="S")
+    parser.add_argument("--out", type=Path, help="write all figures as JSON")
+    options = parser.parse_args()
+    unknown = [pair for pair in options.pairs if pair not in PAIRS]
+    if unknown or options.window <= slices.SETTLE_S:
+        parser.error(f"unknown pair {unknown[0]}" if unknown else f"--window is at most {slices.SETTLE_S}")
+    slices.say_version()
+    results = []
+    for pair in options.pairs or PAIRS:
+        results.append(measure(pair, options.rounds, options.window))
+        show(results[-1])
+        if options.out:
+            options.out.write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()
