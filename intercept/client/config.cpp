@@ -97,7 +97,7 @@ Config read_config() {
                 0,
                 true,
                 true,
-                false,
+                true,
                 {},
                 kDefaultTraceMiB << 20U,
                 {},
@@ -157,9 +157,9 @@ Config read_config() {
   if (!chosen) config.label = shm::with_label(config.label, "priority", "default");
   config.predict = read_switch("SLUICE_PREDICT");
   if (const auto text = variable("SLUICE_CLOSE")) {
-    config.by_law = *text == "law";
+    config.by_law = *text != "first";
     if (*text != "law" && *text != "first") {
-      Line(Level::kWarn) << "SLUICE_CLOSE=" << *text << " is not first or law; using first";
+      Line(Level::kWarn) << "SLUICE_CLOSE=" << *text << " is not law or first; using law";
     }
   }
   config.gpu_time = read_switch("SLUICE_GPU_TIME");

@@ -18,7 +18,7 @@ struct Config {
   std::uint32_t weight = 0;   ///< SLUICE_WEIGHT (shm/weight.hpp)
   bool predict = true;        ///< SLUICE_PREDICT
   bool gpu_time = true;       ///< SLUICE_GPU_TIME
-  bool by_law = false;        ///< SLUICE_CLOSE: the CloseLaw closes the gates.
+  bool by_law = true;         ///< SLUICE_CLOSE: the CloseLaw closes the gates.
   std::string trace;          ///< SLUICE_TRACE: a folder; empty for no trace.
   std::uint64_t trace_limit;  ///< SLUICE_TRACE_LIMIT_MIB, in bytes.
   std::string name;           ///< SLUICE_NAME, else shm::client_name() of this process.

@@ -227,7 +227,8 @@ void Jobs::show_predictions() noexcept {
 std::optional<Jobs::Ahead> Jobs::look_ahead(std::uint64_t now, std::uint64_t lead) noexcept {
   const std::lock_guard lock(mutex_);
   const bool wanted = lead != 0 && !g_process.announced_jobs.load() &&
-                      prediction_.affordable(lead) && !(has_target() && law_.may_begin_open());
+                      prediction_.affordable(lead) &&
+                      !(has_target() ? law_.may_begin_open() : !trials_.need_early());
   const bool over = prediction_.expected() && now >= prediction_.expected()->lapse_ns;
   if (!wanted || over) {
     if (std::exchange(ahead_, false)) release_below(now, 0);

@@ -70,7 +70,7 @@ void Trials::ended(std::uint64_t now, std::uint64_t launches, std::uint64_t clos
   job.neighbour_busy = lower.busy;
   job.neighbours = lower.id;
   law_->ended(decision_, job);
-  constexpr std::uint64_t kPerShow = 16;
+  constexpr std::uint64_t kPerShow = 15;  // odd: kinds of jobs may alternate
   if (++jobs_ % kPerShow == 0) show(law_->status(kind_, neighbours_));
 }
 
@@ -82,6 +82,7 @@ void Trials::show(const CloseLaw::Status& status) noexcept {
   };
   shm::Slot& slot = client_.slot();
   const shm::CloseWord word{status.state, static_cast<std::uint8_t>(status.level)};
+  state_ = status.state;
   slot.close_state.store(word.pack(), kRelaxed);
   slot.close_low_us.store(us(status.cost_low_ns), kRelaxed);
   slot.close_high_us.store(us(status.cost_high_ns), kRelaxed);

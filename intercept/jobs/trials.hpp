@@ -29,6 +29,11 @@ class Trials {
              std::uint64_t waited_ns) noexcept;
 
   [[nodiscard]] bool on() const noexcept { return law_ != nullptr; }
+  /// Whether jobs of late were shown to need gates that close at first, so that closing them even
+  /// before the job may pay.
+  [[nodiscard]] bool need_early() const noexcept {
+    return !on() || state_ == CloseLaw::State::kClosesAtFirst;
+  }
   [[nodiscard]] bool runs() const noexcept { return runs_; }
   /// Whether a wait of the program closes the gates of the job that runs.
   [[nodiscard]] bool closes_at_wait() const noexcept {
@@ -48,6 +53,7 @@ class Trials {
   std::uint64_t kind_ = 0;
   std::uint64_t neighbours_ = 0;
   std::uint64_t jobs_ = 0;
+  CloseLaw::State state_ = CloseLaw::State::kUnknown;
 };
 
 }  // namespace sluice::intercept

@@ -29,8 +29,8 @@ struct Kind {
   const char* work;
 };
 
-/// None is busy without a gap at a higher priority, or the others would rightly stand still. A job of
-/// the first one next to a graph of the second takes 3 ms, because the GPU switches.
+/// None is busy without a gap at a higher priority, or the others would rightly stand still. A job
+/// of the first one next to a graph of the second takes 3 ms, because the GPU switches.
 constexpr std::array<Kind, 9> kKinds{{
     {2, "device:200us", "jobs 5 20000"},
     {1, "device:200us", "graph 20 50 20000"},
@@ -70,8 +70,9 @@ class Soak : public EndToEndTest {
 
   void begin(std::size_t i) {
     const Kind& kind = kKinds.at(i);
-    programs_.at(i) = std::make_unique<Program>(own_session_, std::to_string(started_++),
-                                                ProgramOptions{kind.priority, kind.policy});
+    programs_.at(i) =
+        std::make_unique<Program>(own_session_, std::to_string(started_++),
+                                  ProgramOptions{kind.priority, kind.policy, {"SLUICE_CLOSE=law"}});
     programs_.at(i)->ask(kind.work);
   }
   /// `how`: exit, or kill.

@@ -56,7 +56,7 @@ TEST_F(Settings, BadTargetsAndLabelsAreNamedAndLeftOut) {
   const std::string said = errors();
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 3) << said;
   for (const char* text : {"SLUICE_TARGET=50ms is no target", "SLUICE_LABEL: 'team' is not a",
-                           "SLUICE_CLOSE=later is not first or law"}) {
+                           "SLUICE_CLOSE=later is not law or first"}) {
     EXPECT_NE(said.find(text), std::string::npos) << text << " in " << said;
   }
   EXPECT_EQ(slot().requested_target.load(), 0U);

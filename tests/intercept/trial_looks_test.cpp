@@ -5,6 +5,7 @@
 #include <random>
 
 #include "intercept/driver/process.hpp"
+#include "intercept/hooks/launch.hpp"
 #include "intercept/jobs/trials.hpp"
 #include "tests/intercept/own_client.hpp"
 
@@ -64,6 +65,36 @@ class TrialLooks : public testing::Test {
   std::mt19937 random_{3};
   std::uniform_int_distribution<std::uint64_t> host_ns_{4'000 * kUs, 6'000 * kUs};
 };
+
+// Prevents: decode and prefill, which begin with the same kernel, are one kind of job.
+TEST(KindOfWork, IsTheKernelWithItsGridOrTheGraph) {
+  Work work;
+  work.function = reinterpret_cast<CUfunction>(std::uintptr_t{7});
+  work.grid = {1, 2, 3};
+  const auto changed = [&work](auto change) {
+    Work other = work;
+    change(other);
+    return kind_of(other) != kind_of(work);
+  };
+  EXPECT_NE(kind_of(work), 0U) << "that means: nothing is known";
+  EXPECT_FALSE(changed([](Work& other) { other.shared_bytes = 5; }));
+  EXPECT_TRUE(changed([](Work& other) { other.function = nullptr; }));
+  EXPECT_TRUE(changed([](Work& other) { other.grid = {1, 2, 4}; }));
+  EXPECT_TRUE(changed([](Work& other) { other.grid = {2, 1, 3}; }));
+  EXPECT_TRUE(
+      changed([](Work& other) { other.graph = reinterpret_cast<CUgraphExec>(std::uintptr_t{9}); }));
+}
+
+// Prevents: jobs whose gates may close later are predicted, and then their gates close before them.
+TEST_F(TrialLooks, OnlyJobsThatAreHarmedNeedGatesThatCloseEarly) {
+  EXPECT_FALSE(trials_.need_early()) << "nothing is known";
+  for (int i = 0; i < 300; ++i) job(1000, 1001);
+  EXPECT_FALSE(trials_.need_early()) << "no launch is too late";
+  for (int i = 0; i < 1000; ++i) job(1000, 0);
+  EXPECT_TRUE(trials_.need_early());
+  Trials off(*client_, false);
+  EXPECT_TRUE(off.need_early());
+}
 
 TEST_F(TrialLooks, TheGatesCloseAtTheLaunchThatTheLawNames) {
   for (int i = 0; i < 3000; ++i) job(1000, 600);

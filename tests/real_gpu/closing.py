@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""When gates close, on a real GPU: the law of docs/reference/closing.md against today's default and no Sluice.
+"""When gates close, on a real GPU: the law of docs/reference/closing.md against closing at first and no Sluice.
 
 usage: closing.py [PAIR ...] [--rounds N] [--window S] [--learn S] [--out FILE]
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import statistics
 import sys
@@ -37,7 +36,6 @@ FIRST, LAW, BEST = (0, 1), (2, 3), 4
 def measure(pair: str, rounds: int, seconds: float, learn: float) -> dict:
     critical, best = PAIRS[pair]
     # The settings of a process are read once, so each process has its own.
-    os.environ["SLUICE_PREDICT"] = "0"
     with tempfile.TemporaryDirectory() as folder:
         how = ["--priority", "1"]
         options = [how] * 4 + [["--priority", "0"]]
@@ -53,7 +51,7 @@ def measure(pair: str, rounds: int, seconds: float, learn: float) -> dict:
         for _ in range(rounds):
             best_alone.append(run.window([BEST], seconds))
             for i in (*FIRST, *LAW):
-                conditions = ["default", "bare"] if i in FIRST else ["law"]
+                conditions = ["first", "bare"] if i in FIRST else ["law"]
                 alone = run.window([i], seconds)
                 for condition in conditions:
                     run.set(BEST, "--policy", "none" if condition == "bare" else "device:200us")

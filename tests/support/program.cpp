@@ -16,7 +16,9 @@ std::vector<std::string> environment_of(const ProgramOptions& options) {
   std::vector<std::string> variables = options.environment;
   variables.insert(variables.end(), {"LD_PRELOAD=" SLUICE_INTERCEPT_LIBRARY,
                                      "SLUICE_PRIORITY=" + std::to_string(options.priority),
-                                     "SLUICE_POLICY=" + options.policy});
+                                     "SLUICE_POLICY=" + options.policy,
+                                     // So that a test can say when gates close. The first counts.
+                                     "SLUICE_CLOSE=first"});
   // A real driver instead of the simulated one that the client is linked with.
   if (const char* real = std::getenv("SLUICE_TEST_LIBCUDA_DIR")) {
     variables.push_back(std::string("LD_LIBRARY_PATH=") + real);

@@ -57,11 +57,14 @@ TEST_F(Exec, PreparesTheEnvironment) {
 }
 
 TEST_F(Exec, PassesTheTargetAndTheLabelsOn) {
-  const base::Captured result = exec(
-      {"--priority", "1", "--target", "p99=50ms", "--label", "a=1", "--label", "b=2"}, {"env"});
+  const base::Captured result = exec({"--priority", "1", "--target", "p99=50ms", "--label", "a=1",
+                                      "--label", "b=2", "--close", "first"},
+                                     {"env"});
   EXPECT_EQ(result.err, "");
   EXPECT_EQ(variable(result, "SLUICE_TARGET"), "p99=50ms");
   EXPECT_EQ(variable(result, "SLUICE_LABEL"), "a=1,b=2");
+  EXPECT_EQ(variable(result, "SLUICE_CLOSE"), "first");
+  EXPECT_NE(exec({"--priority", "1", "--close", "later"}, {"env"}).exit_code, 0);
   setenv("SLUICE_LABEL", "c=3,d=4", 1);
   EXPECT_EQ(variable(exec({"--priority", "1"}, {"env"}), "SLUICE_LABEL"), "c=3,d=4");
   EXPECT_EQ(variable(exec({"--priority", "1", "--label", "a=1"}, {"env"}), "SLUICE_LABEL"), "a=1");

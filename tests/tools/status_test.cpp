@@ -99,15 +99,14 @@ TEST_F(Status, SaysWhenGatesClose) {
   client.close_low_us.store(static_cast<std::uint32_t>(-10));
   client.close_high_us.store(30);
   close(shm::CloseState::kLearning, 3);
-  expect_says(text(), "tries to close gates after 3/8 of a job; its jobs wait -0.01 to 0.03 ms");
+  expect_says(text(), "tries to close gates after 3/8 of a job\n");
+  expect_says(text(), "its jobs wait -0.01 to 0.03 ms longer for that\n");
   close(shm::CloseState::kClosesLater, 8);
-  expect_says(text(),
-              "closes gates when it waits for a job; its jobs wait -0.01 to 0.03 ms longer");
+  expect_says(text(), "closes gates when it waits for a job\n");
   close(shm::CloseState::kBoundedByTarget, 5);
-  expect_says(text(),
-              "closes gates after 5/8 of a job, or before if the target needs it; its jobs");
+  expect_says(text(), "closes gates after 5/8 of a job, or before if the target needs it\n");
   close(shm::CloseState::kStaysOpen, shm::CloseWord::kNeverLevel);
-  expect_says(text(), "gates stay open: closing them brings nothing; its jobs wait -0.01 to 0.03");
+  expect_says(text(), "gates stay open: closing them brings nothing\n");
   const auto json = nlohmann::json::parse(status_json(snapshot(), "s"))["clients"][0]["closing"];
   EXPECT_EQ(json["state"], "open");
   EXPECT_EQ(json["level"], 9);

@@ -38,6 +38,7 @@ struct Options {
   std::optional<int> priority;
   std::string policy = shm::to_string(shm::kDefaultPolicy);
   std::string target;  ///< Empty: none.
+  std::string close;   ///< Empty: law.
   std::string slice;   ///< Empty: auto.
   std::string memory;  ///< Empty: no limit.
   std::string weight;  ///< Empty: none.
@@ -77,6 +78,13 @@ void add_options(CLI::App& app, Options& options) {
       ->envname("SLUICE_TARGET")
       ->type_name("TARGET")
       ->check(shm::check_target);
+  app.add_option(
+         "--close", options.close,
+         "When its jobs close the gates below: law, as late as is harmless, found by trial; "
+         "first, at their first launch")
+      ->envname("SLUICE_CLOSE")
+      ->type_name("law|first")
+      ->check(CLI::IsMember({"law", "first"}));
   app.add_option(
          "--slice", options.slice,
          "Its time slice on the GPU next to a higher priority: " + std::string(shm::kSliceForms))
@@ -240,6 +248,7 @@ void prepare_interception(const Options& options, const base::Install& install,
   }
   if (!options.name.empty()) setenv("SLUICE_NAME", options.name.c_str(), 1);
   if (!options.target.empty()) setenv("SLUICE_TARGET", options.target.c_str(), 1);
+  if (!options.close.empty()) setenv("SLUICE_CLOSE", options.close.c_str(), 1);
   if (!options.slice.empty()) setenv("SLUICE_SLICE", options.slice.c_str(), 1);
   if (!options.memory.empty()) setenv("SLUICE_MEMORY", options.memory.c_str(), 1);
   if (!options.weight.empty()) setenv("SLUICE_WEIGHT", options.weight.c_str(), 1);

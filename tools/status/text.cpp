@@ -144,7 +144,7 @@ std::string remarks(const shm::Snapshot& snapshot, const shm::ClientSnapshot& cl
   for (const std::string& note : usage_notes(client)) add(note);
   if (const std::string note = slice_note(client); !note.empty()) add(note);
   if (const std::string note = turn_note(client); !note.empty()) add(note);
-  if (const std::string note = close_note(client); !note.empty()) add(note);
+  if (const std::string note = close_note(client); !note.empty()) add_parts(note);
   if (client.longest_launch_ns != 0) {
     add(fmt::format("longest launch without a wait inside: {:.1f} ms",
                     static_cast<double>(client.longest_launch_ns) / 1e6));
