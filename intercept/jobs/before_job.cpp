@@ -75,6 +75,7 @@ bool has_lower_clients(const ClientSlot& client) noexcept {
 LowerClients lower_clients(const ClientSlot& client, std::uint64_t now) noexcept {
   LowerClients lower;
   for_each_below(client, [&lower, now](const shm::Slot& below) {
+    if (shm::Policy::unpack(below.policy.load()).kind != shm::PolicyKind::kDevice) return;
     // FNV-1a over the process and its place.
     const auto place = reinterpret_cast<std::uintptr_t>(&below);
     const std::uint32_t generation = shm::SlotInfo::unpack(below.info.load()).generation;

@@ -17,7 +17,7 @@ namespace sluice::intercept {
 [[nodiscard]] std::uint64_t lead_if_wanted(const ClientSlot& client) noexcept;
 [[nodiscard]] bool has_lower_clients(const ClientSlot& client) noexcept;
 
-/// The clients that closed gates would hold.
+/// The clients that closed gates would stop on the GPU: those under a device policy.
 struct LowerClients {
   std::uint64_t id = 0;  ///< Names the set; 0: there is none.
   bool busy = false;     ///< One of them launched or waited for its work lately.

@@ -94,6 +94,11 @@ CloseLaw::Decision CloseLaw::decide(std::uint64_t fingerprint, std::uint64_t nei
 /// At rest, it may be time to try something that was not harmless before.
 void CloseLaw::choose_trial(Entry& entry, std::uint64_t now) noexcept {
   if (entry.phase != Phase::kHold || entry.references.size() < kEnough) return;
+  // A trial would harm, and gain next to nothing.
+  if (entry.facts.keeps_gpu_busy && entry.jobs < kFirstPause) {
+    entry.confirmed = true;
+    return;
+  }
   const bool never_is_due = !entry.tried_never_ns || now - *entry.tried_never_ns >= kNeverPeriodNs;
   if (entry.level != kNeverLevel && never_is_due) {
     entry.tried_never_ns = now;
@@ -167,6 +172,7 @@ void CloseLaw::remember(Entry& entry, const Sample& reference) noexcept {
   constexpr std::size_t kTail = 990;
   entry.facts.launches = median_of(launches);
   entry.facts.duration_ns = median_of(durations);
+  entry.facts.keeps_gpu_busy = median_of(waits) >= entry.facts.duration_ns / 3 * 2;
   entry.facts.median_allowed_ns =
       static_cast<double>(entry.facts.duration_ns) * allowed_.median / 1000;
   entry.facts.tail_wait_ns = static_cast<double>(bound_of(waits, kTail));

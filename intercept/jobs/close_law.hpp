@@ -35,8 +35,9 @@ class CloseLaw {
   /// A level that is not shown harmless by then is given up: at the median, in the tail.
   static constexpr std::uint64_t kMostPairs = 512;
   static constexpr std::uint64_t kMostTailPairs = 2048;
-  /// Jobs between two trials of the next level: twice as many after each that fails, half as many
-  /// after a climb that ends well.
+  /// Jobs before the first trial of a program that keeps the GPU busy: trials are then fewer than
+  /// one job in a hundred. And jobs between two trials of the next level: twice as many after each
+  /// that fails, half as many after a climb that ends well.
   static constexpr std::uint64_t kFirstPause = 4096;
   static constexpr std::uint64_t kLongestPause = 1U << 17U;
   static constexpr std::uint64_t kNeverPeriodNs = 1'800'000'000'000;
@@ -124,6 +125,7 @@ class CloseLaw {
   struct Facts {
     std::uint64_t launches = 0;     ///< Median.
     std::uint64_t duration_ns = 0;  ///< Median.
+    bool keeps_gpu_busy = false;    ///< Jobs wait for the GPU for most of their time.
     double median_allowed_ns = 0;
     double tail_wait_ns = 0;  ///< One reference in a hundred waits longer.
     double tail_allowed_ns = 0;

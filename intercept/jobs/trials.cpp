@@ -20,11 +20,14 @@ constexpr std::uint64_t kLongestLookNs = 5'000'000;
 Trials::Trials(ClientSlot& client, bool on) noexcept
     : client_(client), law_(on ? new (std::nothrow) CloseLaw : nullptr) {}
 
+/// Without a client below under a device policy nothing is tried, and the published policies behave
+/// as published.
 Trials::Step Trials::begin(std::uint64_t now, std::uint64_t kind) noexcept {
-  runs_ = true;
+  neighbours_ = lower_clients(client_, now).id;
+  runs_ = neighbours_ != 0;
+  if (!runs_) return {true, CloseLaw::kNever};
   began_ns_ = now;
   kind_ = kind;
-  neighbours_ = lower_clients(client_, now).id;
   decision_ = law_->decide(kind_, neighbours_, now);
   closes_at_wait_.store(decision_.when != When::kFirst && decision_.when != When::kNever);
   switch (decision_.when) {

@@ -7,6 +7,7 @@
 #include "intercept/driver/process.hpp"
 #include "intercept/hooks/launch.hpp"
 #include "intercept/jobs/trials.hpp"
+#include "shm/policy_text.hpp"
 #include "tests/intercept/own_client.hpp"
 
 namespace sluice::intercept::test {
@@ -20,6 +21,7 @@ class TrialLooks : public testing::Test {
   TrialLooks() {
     shm::Slot& below = client_.board().slots[1];
     below.info.store(shm::SlotInfo{shm::SlotState::kLive, 0, 0, 1}.pack());
+    below.policy.store(shm::kDefaultPolicy.pack());
     client_.board().used.store(3);
   }
 
@@ -83,6 +85,20 @@ TEST(KindOfWork, IsTheKernelWithItsGridOrTheGraph) {
   EXPECT_TRUE(changed([](Work& other) { other.grid = {2, 1, 3}; }));
   EXPECT_TRUE(
       changed([](Work& other) { other.graph = reinterpret_cast<CUgraphExec>(std::uintptr_t{9}); }));
+}
+
+// Prevents: the published policies do not behave as published, or a program that heeds no gate
+// shows that gates bring nothing.
+TEST_F(TrialLooks, NothingIsTriedWithoutADevicePolicyBelow) {
+  shm::Slot& below = client_.board().slots[1];
+  for (const char* policy : {"none", "gate", "sync:4", "event:2"}) {
+    below.policy.store(shm::parse_policy(policy)->pack());
+    EXPECT_TRUE(trials_.begin(now_, 1).close) << policy;
+    EXPECT_FALSE(trials_.runs()) << policy;
+  }
+  below.policy.store(shm::parse_policy("device:4")->pack());
+  EXPECT_TRUE(trials_.begin(now_, 1).close) << "the first job";
+  EXPECT_TRUE(trials_.runs());
 }
 
 // Prevents: jobs whose gates may close later are predicted, and then their gates close before them.

@@ -28,6 +28,7 @@ class Trials : public Above {
     setenv("SLUICE_PREDICT", "0", 1);
     attach("gate", 5);
     low_.emplace(session_, 0);
+    below().policy.store(shm::kDefaultPolicy.pack());
     wait_ns_ = std::move(wait_ns);
     fake::pause();
     gpu_ = std::thread([this] {
