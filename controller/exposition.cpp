@@ -163,7 +163,13 @@ void write_use(MetricsText& out, const std::vector<Row>& rows) {
   };
   constexpr auto kHasTarget = [](const shm::Slot& slot) { return slot.target.load() != 0; };
   constexpr auto kAlways = [](const shm::Slot&) { return true; };
-  constexpr std::array<Family, 10> kFamilies{{
+  constexpr std::array<Family, 11> kFamilies{{
+      {"sluice_client_close_level", "gauge",
+       "When its jobs close the gates below, in eighths of a job; 8: when it waits, 9: never.",
+       [](const shm::Slot& slot) { return slot.close_state.load() != 0; },
+       [](const shm::Slot& slot) {
+         return static_cast<double>(shm::CloseWord::unpack(slot.close_state.load()).level);
+       }},
       {"sluice_client_weight", "gauge", "Its weight in the turns of its priority; no sample: none.",
        [](const shm::Slot& slot) { return slot.requested_weight.load() != 0; },
        [](const shm::Slot& slot) { return static_cast<double>(slot.requested_weight.load()); }},

@@ -184,6 +184,9 @@ TEST(Metrics, TargetsAndGpuTimeAreTheBoards) {
   EXPECT_EQ(value("sluice_client_slice_seconds"), -1) << "the driver's";
   slot.slice_us.store(250);
   EXPECT_EQ(value("sluice_client_slice_seconds"), 250e-6);
+  EXPECT_EQ(value("sluice_client_close_level"), -1) << "nothing is tried";
+  slot.close_state.store(shm::CloseWord{shm::CloseState::kClosesLater, 5}.pack());
+  EXPECT_EQ(value("sluice_client_close_level"), 5);
   slot.target_ns.store(50'000'000);
   EXPECT_EQ(value("sluice_client_target_seconds"), 0.05);
   slot.job.store(12);

@@ -1,6 +1,7 @@
 """sluice.train: micro-batches must fit the grant, and a lack of memory must not end the training."""
 
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -40,14 +41,19 @@ def test_one_item_is_tried_if_no_larger_grant_comes(fake, monkeypatch, capsys):
     fake.grant(149)
     assert sizes_of_a_batch(training) == [1] * BATCH
     assert "waits for memory" not in capsys.readouterr().err
-    later = threading.Timer(0.2, fake.grant, (NO_LIMIT,))
-    later.start()
+    later = threading.Timer(0.005, fake.grant, (NO_LIMIT,))
+    begun = time.monotonic()
+    killed = 0
     for micro in sluice.train.micro_batches(BATCH, model=training.model):
         with micro:
             if sluice.train._training.orders.grant() != NO_LIMIT:
+                killed += 1
+                if killed == 4:
+                    later.start()
                 raise torch.OutOfMemoryError("CUDA out of memory.")
     later.join()
-    assert 2 <= sluice.train._training.counts.killed <= 10
+    assert sluice.train._training.counts.killed == killed
+    assert time.monotonic() - begun >= (killed - 1) * 0.02, "now and then"
     assert capsys.readouterr().err.count("waits for memory for one item") == 1
 
 

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -126,13 +127,15 @@ def test_memory_is_bounded_by_whole_bodies(tmp_path):
         clients = [socket.create_connection(("127.0.0.1", port), PATIENCE_S) for _ in range(8)]
         for client in clients:
             client.sendall(head + padded[: 1 << 16])
-        codes = []
-        for client in clients[1:]:  # Arriving bodies take at most half of the memory: one of 30 MB.
-            codes.append(client.recv(12))
-        assert codes == [b"HTTP/1.1 429"] * 7
+        arriving = list(clients)  # They take at most half of the memory: one of 30 MB, whichever came first.
+        while len(arriving) > 1:
+            answered = select.select(arriving, [], [], PATIENCE_S)[0]
+            assert answered, f"{len(arriving)} are let in"
+            assert {client.recv(12) for client in answered} == {b"HTTP/1.1 429"}
+            arriving = [client for client in arriving if client not in answered]
         assert server.infer("dummy")[0] == 200
-        clients[0].sendall(padded[1 << 16 :])
-        assert clients[0].recv(12) == b"HTTP/1.1 200"
+        arriving[0].sendall(padded[1 << 16 :])
+        assert arriving[0].recv(12) == b"HTTP/1.1 200"
         for client in clients:
             client.close()
 
