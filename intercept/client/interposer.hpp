@@ -64,7 +64,6 @@ class Interposer {
     return config_.memory != 0 || config_.session == base::kNodeSession;
   }
   /// Whether the CloseLaw closes the gates of jobs.
-  [[nodiscard]] bool by_law() const noexcept { return config_.by_law; }
   /// The program has learned that some of its work is done.
   void work_may_be_done() noexcept {
     clients_.hint_end();

@@ -51,8 +51,9 @@ std::uint64_t JobBook::begin(std::uint64_t announced) {
   const bool opens = open_.empty();
   open_.insert(job);  // no effect for an announced job whose gates are closed already
   last_job_ = std::max(last_job_, job);
-  clients_.for_each([opens](Client& client) {
+  clients_.for_each([opens, taken](Client& client) {
     opens ? client.jobs().begin() : client.jobs().announced_begins();
+    if (taken == Taken::kBeforeClose) client.jobs().close_now();  // it came early
   });
   if (taken != Taken::kUnknown) end_slack();
   return job;
@@ -147,7 +148,10 @@ void JobBook::say_if_none_has_begun() noexcept {
 void JobBook::close_gates_for(Announced& announced) {
   open_.insert(announced.job);
   announced.closed = true;
-  if (open_.size() != 1) return;
+  if (open_.size() != 1) {
+    clients_.for_each([](Client& client) { client.jobs().close_now(); });
+    return;
+  }
   const std::uint64_t until_ns = announced.start_ns + kLapseNs;
   clients_.for_each([=](Client& client) { client.jobs().hold_for_announced(until_ns); });
 }

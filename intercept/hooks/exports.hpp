@@ -138,30 +138,34 @@ CUresult hook(Of<Kind::kSync>, Real real, CUstream stream) {
 
 // --- Wait ---------------------------------------------------------------------------------------
 
-/// Whether a call waits for work, and does not only ask about it.
+/// Whether a call waits for work, and does not only ask about it. A copy to pageable memory of the
+/// host waits, whatever its name says.
 template <Entry entry>
 inline constexpr bool kWaits =
     !kEntryNames[static_cast<std::size_t>(entry)].starts_with("cuEventQuery") &&
     !kEntryNames[static_cast<std::size_t>(entry)].starts_with("cuStreamQuery");
+/// Whether a call that returns leaves nothing of what it was called for undone.
+template <Entry entry>
+inline constexpr bool kEnds =
+    kEntryNames[static_cast<std::size_t>(entry)].find("Async") == std::string_view::npos;
 
 /// Another thread looks whether this was the last work of a job: a query in the program's own
 /// thread could block behind work that only this thread lets run.
 template <Entry entry, class Real, class... Args>
 CUresult hook(Of<Kind::kWait>, Real real, Args... args) {
-  if (g_process.open_jobs.load(std::memory_order_relaxed) == 0) return (*real)(args...);
-  Interposer* self = nullptr;
   Client* client = nullptr;
   std::uint64_t since_ns = 0;
   if constexpr (kWaits<entry>) {
-    self = with_clients();
-    if (self != nullptr && self->by_law()) client = self->client_here(false);
+    Interposer* const self = with_clients();
+    if (self != nullptr) client = self->client_here(false);
     if (client != nullptr) since_ns = client->jobs().wait_begins();
   }
   const CUresult result = (*real)(args...);
   if (since_ns != 0) client->jobs().wait_returned(since_ns);
-  if (result != CUDA_SUCCESS) return result;
+  if constexpr (!kEnds<entry>) return result;
+  if (g_process.open_jobs.load(std::memory_order_relaxed) == 0) return result;
   // A query that finds nothing done gets no further: this makes a system call.
-  if constexpr (!kWaits<entry>) self = with_clients();
+  Interposer* const self = result == CUDA_SUCCESS ? with_clients() : nullptr;
   if (self != nullptr) self->work_may_be_done();
   return result;
 }

@@ -58,8 +58,9 @@ std::uint64_t lead_if_wanted(const ClientSlot& client) noexcept {
   bool wanted = false;
   for_each_below(client, [&wanted](const shm::Slot& below) {
     // A short slice bounds what the job waits for, and closed gates would cost GPU time.
+    const std::uint32_t slice_us = below.slice_us.load();
     const bool bounded =
-        below.slice_state.load() == static_cast<std::uint32_t>(shm::SliceState::kShort);
+        slice_us != 0 && slice_us <= 2 * SliceRule::kShortUs && below.reader.load() == 0;
     const bool by_gate = shm::Policy::unpack(below.policy.load()).kind == shm::PolicyKind::kDevice;
     wanted = wanted || (by_gate && !bounded);
   });
@@ -76,11 +77,12 @@ LowerClients lower_clients(const ClientSlot& client, std::uint64_t now) noexcept
   LowerClients lower;
   for_each_below(client, [&lower, now](const shm::Slot& below) {
     if (shm::Policy::unpack(below.policy.load()).kind != shm::PolicyKind::kDevice) return;
-    // FNV-1a over the process and its place.
-    const auto place = reinterpret_cast<std::uintptr_t>(&below);
-    const std::uint32_t generation = shm::SlotInfo::unpack(below.info.load()).generation;
-    lower.id = ((lower.id ^ place) * 0x100000001b3 ^ generation) * 0x100000001b3;
-    lower.id |= 1;
+    // FNV-1a over the name, so that a program that comes again is known.
+    std::uint64_t name = below.uid.load();
+    for (const char letter : below.name) {
+      name = (name ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
+    }
+    lower.id = (lower.id + name) | 1;
     lower.busy = lower.busy || is_busy(below, now);
   });
   return lower;

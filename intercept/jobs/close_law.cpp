@@ -75,6 +75,7 @@ CloseLaw::Decision CloseLaw::decide(std::uint64_t fingerprint, std::uint64_t nei
     return decision;
   }
   if (place == entry.compared_place) decision.role_ = Decision::Role::kTrial;
+  decision.latest_ns = std::max(2 * entry.facts.duration_ns, kShortestLatestNs);
   if (entry.level == kNeverLevel) {
     decision.when = When::kNever;
   } else if (entry.level == kWaitLevel) {
@@ -284,6 +285,8 @@ CloseLaw::Status CloseLaw::status(std::uint64_t fingerprint,
   if (found == entries_.end()) return status;
   const Entry& entry = *found;
   status.level = entry.level;
+  // While something else is tried, what was found is in force.
+  if (entry.confirmed && entry.phase == Phase::kTry) status.level = entry.home;
   status.jobs = entry.jobs;
   status.pairs = entry.pairs;
   if (entry.confirmed && entry.phase != Phase::kConfirm) {

@@ -23,6 +23,7 @@ class CloseLaw {
 
   static constexpr std::uint64_t kFirst = 8;  ///< Jobs that load and compile; they do not count.
   static constexpr std::size_t kEnough = 16;  ///< References that must be known before a trial.
+  static constexpr std::uint64_t kShortestLatestNs = 20'000'000;  ///< See Decision::latest_ns.
   static constexpr std::uint64_t kFewLaunches = 16;  ///< Below this, a level is a part of the time.
   /// The wealth of a bet that is enough for a step of the search, or to end a level.
   static constexpr double kSure = 100;
@@ -60,6 +61,9 @@ class CloseLaw {
     /// Since the begin of the job. kAfterTime: the gates close then. kAfterLaunches: the launches
     /// will have been made by about then.
     std::uint64_t ns = 0;
+    /// Since the begin of the job: the gates close then in any case. The job is much longer than
+    /// those that are known, and one that does not end is no evidence.
+    std::uint64_t latest_ns = 0;
 
    private:
     friend class CloseLaw;

@@ -49,14 +49,18 @@ bool Jobs::must_close(std::uint64_t now, bool closed, std::uint64_t kind) noexce
   if (has_target()) {
     launches_at_begin_ = client_.launches();
     step = law_.begin(now, has_lower_clients(client_), closed);
+    trials_.decide_nothing();
   } else {
     law_.skip();
+    if (closed) trials_.closed_before();
     if (!trials_.on() || !hold_others() || closed) return true;
     launches_at_begin_ = client_.launches();
     step = trials_.begin(now, kind);
   }
   look_ns_ = step.look_ns;
-  if (look_ns_ != TargetLaw::kNever && !announcer_.wake()) return true;
+  // The watcher looks every 20 ms anyway.
+  const bool in_time = !trials_.runs() || trials_.looks_in_time();
+  if (in_time && look_ns_ != TargetLaw::kNever && !announcer_.wake()) return true;
   return step.close;
 }
 
@@ -65,7 +69,7 @@ std::uint64_t Jobs::begin_wait() noexcept {
   const std::uint64_t now = base::monotonic_ns();
   if (!trials_.closes_at_wait()) return now;
   const std::lock_guard lock(mutex_);
-  if (trials_.runs()) close_open_job(now);
+  if (trials_.closes_at_wait()) close_open_job(now);
   return now;
 }
 
@@ -75,9 +79,13 @@ void Jobs::wait_returned(std::uint64_t since_ns) noexcept {
   count_wait(since_ns, now);
 }
 
-/// A wait that began before the job counts from its begin.
+/// A wait that began before the job counts from its begin. Of waits of several threads at once,
+/// what comes after the return of another one counts: less than their union, and never time in
+/// which a thread may have worked for the next return.
 void Jobs::count_wait(std::uint64_t since, std::uint64_t now) noexcept {
-  if (open_ != 0) waited_ns_ += now - std::min(now, std::max(since, began_ns_));
+  if (open_ == 0 || began_ns_ == 0) return;
+  waited_ns_ += now - std::min(now, std::max({since, began_ns_, wait_counted_ns_}));
+  wait_counted_ns_ = now;
 }
 
 bool Jobs::has_target() const noexcept { return law_.target().any() && hold_others(); }
@@ -97,6 +105,7 @@ void Jobs::note_begin(std::uint64_t now, std::uint64_t until_ns) noexcept {
 
 void Jobs::close_gates(std::uint64_t now) noexcept {
   closed_ns_ = now;
+  if (trials_.runs()) look_ns_ = TargetLaw::kNever;
   const Seat& seat = client_.seat();
   if (seat.reader()) {
     seat.words.job.fetch_add(1);  // nobody is below a reader
@@ -188,7 +197,12 @@ void Jobs::take_target() noexcept {
   slot.target_kept.store(0);
   slot.open_ns.store(0);
   slot.target_total_ns.store(0);
-  if (open_ != 0 && closed_ns_ == 0) look_ns_ = 0;  // the open job has the new target
+  // The open job has the new target. One that the law has left open closes now.
+  if (open_ != 0 && closed_ns_ == 0) look_ns_ = 0;
+  if (trials_.runs()) {
+    close_open_job(base::monotonic_ns());
+    trials_.skip();
+  }
   show_target(std::nullopt);
 }
 
@@ -228,7 +242,7 @@ std::optional<Jobs::Ahead> Jobs::look_ahead(std::uint64_t now, std::uint64_t lea
   const std::lock_guard lock(mutex_);
   const bool wanted = lead != 0 && !g_process.announced_jobs.load() &&
                       prediction_.affordable(lead) &&
-                      !(has_target() ? law_.may_begin_open() : !trials_.need_early());
+                      !(has_target() ? law_.may_begin_open() : !trials_.need_early(now));
   const bool over = prediction_.expected() && now >= prediction_.expected()->lapse_ns;
   if (!wanted || over) {
     if (std::exchange(ahead_, false)) release_below(now, 0);
@@ -287,6 +301,11 @@ void Jobs::hold_for_announced(std::uint64_t until_ns) noexcept {
   if (open_ == 1) began_ns_ = 0;
 }
 
+void Jobs::close_now() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!has_target()) close_open_job(base::monotonic_ns());
+}
+
 void Jobs::none_has_begun(std::uint64_t until_ns) noexcept {
   const std::lock_guard lock(mutex_);
   if (open_ == 1) say_until(until_ns);
@@ -297,6 +316,7 @@ void Jobs::announced_begins() noexcept {
   say_until(0);
   if (began_ns_ != 0) return;
   began_ns_ = base::monotonic_ns();
+  waited_ns_ = 0;
   must_close(began_ns_, true, 0);
 }
 

@@ -41,6 +41,9 @@ class Jobs {
   /// Instead of begin(): closes the gates for an announced job that lapses at `until_ns`. The job
   /// begins at announced_begins(), or end() comes without a job.
   void hold_for_announced(std::uint64_t until_ns) noexcept;
+  /// An announced job comes into one that runs: closes the gates if they are still open, unless the
+  /// target decides that.
+  void close_now() noexcept;
   /// The gates stay closed only for announced jobs that have not begun; the last of them lapses at
   /// `until_ns`.
   void none_has_begun(std::uint64_t until_ns) noexcept;
@@ -170,6 +173,7 @@ class Jobs {
   std::uint64_t began_ns_ = 0;  ///< Begin of the open job; 0 if it was announced and has not begun.
   std::uint64_t closed_ns_ = 0;  ///< When the gates closed for the open job; 0: they are open.
   std::uint64_t waited_ns_ = 0;  ///< Of the open job, in calls that wait for the GPU.
+  std::uint64_t wait_counted_ns_ = 0;  ///< When the last such call returned.
   std::atomic<std::uint64_t> all_waited_ns_{0};
   std::atomic<std::uint64_t> all_host_ns_{0};
   Prediction prediction_;

@@ -24,8 +24,12 @@ Trials::Trials(ClientSlot& client, bool on) noexcept
 /// as published.
 Trials::Step Trials::begin(std::uint64_t now, std::uint64_t kind) noexcept {
   neighbours_ = lower_clients(client_, now).id;
-  runs_ = neighbours_ != 0;
-  if (!runs_) return {true, CloseLaw::kNever};
+  if (neighbours_ == 0) {
+    decide_nothing();
+    return {true, CloseLaw::kNever};
+  }
+  runs_ = true;
+  closed_before_ = 0;
   began_ns_ = now;
   kind_ = kind;
   decision_ = law_->decide(kind_, neighbours_, now);
@@ -41,7 +45,11 @@ Trials::Step Trials::begin(std::uint64_t now, std::uint64_t kind) noexcept {
     case When::kNever:
       break;
   }
-  return {false, CloseLaw::kNever};
+  return {false, now + decision_.latest_ns};
+}
+
+bool Trials::looks_in_time() const noexcept {
+  return decision_.when != When::kAtWait && decision_.when != When::kNever;
 }
 
 /// Looks again when the launches will have been made, if they go on as they came.
@@ -50,7 +58,9 @@ Trials::Step Trials::look(std::uint64_t now, std::uint64_t launches) noexcept {
     const std::uint64_t end = began_ns_ + decision_.ns;
     return {now >= end, now >= end ? CloseLaw::kNever : end};
   }
-  if (decision_.when != When::kAfterLaunches) return {false, CloseLaw::kNever};
+  const std::uint64_t latest = began_ns_ + decision_.latest_ns;
+  if (now >= latest) return {true, CloseLaw::kNever};
+  if (decision_.when != When::kAfterLaunches) return {false, latest};
   if (launches >= decision_.launches) return {true, CloseLaw::kNever};
   const double left = static_cast<double>(decision_.launches - launches) /
                       static_cast<double>(std::max<std::uint64_t>(launches, 1));
@@ -75,6 +85,20 @@ void Trials::ended(std::uint64_t now, std::uint64_t launches, std::uint64_t clos
   law_->ended(decision_, job);
   constexpr std::uint64_t kPerShow = 15;  // odd: kinds of jobs may alternate
   if (++jobs_ % kPerShow == 0) show(law_->status(kind_, neighbours_));
+}
+
+void Trials::decide_nothing() noexcept {
+  runs_ = false;
+  if (state_ != CloseLaw::State::kUnknown) show({.state = CloseLaw::State::kUnknown});
+}
+
+/// One predicted job in so many is not, so that the law hears of the jobs.
+bool Trials::need_early(std::uint64_t now) noexcept {
+  constexpr std::uint64_t kUnpredicted = 256;
+  if (!on()) return true;
+  if (state_ != CloseLaw::State::kClosesAtFirst) return false;
+  return closed_before_ < kUnpredicted - 1 &&
+         lower_clients(client_, now).id == neighbours_;
 }
 
 void Trials::show(const CloseLaw::Status& status) noexcept {

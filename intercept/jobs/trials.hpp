@@ -21,6 +21,10 @@ class Trials {
   Step begin(std::uint64_t now_ns, std::uint64_t kind) noexcept;
   /// Instead of begin(), for a job whose gates the law does not close.
   void skip() noexcept { runs_ = false; }
+  /// The same, where something else decides for all jobs. `status` then shows nothing of the law.
+  void decide_nothing() noexcept;
+  /// The same, for a job whose gates were closed before it.
+  void closed_before() noexcept { ++closed_before_; }
   /// Of a job that began with begin(). `launches`: the launches that it has made.
   [[nodiscard]] Step look(std::uint64_t now_ns, std::uint64_t launches) noexcept;
   /// The job that runs() ended. `closed_ns`: when its gates closed; 0: they did not. `waited_ns`:
@@ -31,9 +35,9 @@ class Trials {
   [[nodiscard]] bool on() const noexcept { return law_ != nullptr; }
   /// Whether jobs of late were shown to need gates that close at first, so that closing them even
   /// before the job may pay.
-  [[nodiscard]] bool need_early() const noexcept {
-    return !on() || state_ == CloseLaw::State::kClosesAtFirst;
-  }
+  [[nodiscard]] bool need_early(std::uint64_t now_ns) noexcept;
+  /// Of a job that began with open gates: whether look() must come in time, and not only some time.
+  [[nodiscard]] bool looks_in_time() const noexcept;
   [[nodiscard]] bool runs() const noexcept { return runs_; }
   /// Whether a wait of the program closes the gates of the job that runs.
   [[nodiscard]] bool closes_at_wait() const noexcept {
@@ -53,6 +57,7 @@ class Trials {
   std::uint64_t kind_ = 0;
   std::uint64_t neighbours_ = 0;
   std::uint64_t jobs_ = 0;
+  std::uint64_t closed_before_ = 0;
   CloseLaw::State state_ = CloseLaw::State::kUnknown;
 };
 

@@ -57,7 +57,7 @@ std::uint32_t GpuShare::tick(std::uint64_t gpu_ns, std::uint64_t jobs, std::uint
   if (jobs < jobs_ + kFewJobs || longer_ns < kShortNs) return share_;
   const std::uint64_t asleep_ns = waited_ns - waited_ns_;
   const std::uint64_t waits =
-      waited_ns == 0 ? 1000 : asleep_ns * 1000 / std::max<std::uint64_t>(asleep_ns + worked_ns, 1);
+      asleep_ns == 0 ? 1000 : asleep_ns * 1000 / std::max<std::uint64_t>(asleep_ns + worked_ns, 1);
   const std::uint64_t share = std::min(used_ns * 1000 / longer_ns, waits);
   const bool first = jobs_ == 0;  // the driver loads code, and durations are not known yet
   gpu_ns_ = gpu_ns;

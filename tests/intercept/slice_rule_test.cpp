@@ -238,6 +238,13 @@ TEST(GpuShareOfJobs, IsAllWhereTheHostIsFaster) {
   EXPECT_EQ(share.tick(60 * kMs, 16, 4 * kMs, 0), 1000U);
 }
 
+// Prevents: one wait when the program loaded makes it bound by its host for ever.
+TEST(GpuShareOfJobs, AProgramThatAsksAgainAndAgainIsNotJudgedByItsWaits) {
+  GpuShare share;
+  share.tick(20 * kMs, 8, 0, 5 * kMs);
+  EXPECT_EQ(share.tick(100 * kMs, 16, 100 * kMs, 5 * kMs), 800U);
+}
+
 // On a GPU, the GPU time of an eager program with kernels of 3 us was 80 % of its host time.
 // Seen to fail without the waits, and if the waits before the last jobs count.
 TEST(GpuShareOfJobs, IsNoMoreThanThatOfTheWaits) {

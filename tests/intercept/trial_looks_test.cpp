@@ -101,15 +101,55 @@ TEST_F(TrialLooks, NothingIsTriedWithoutADevicePolicyBelow) {
   EXPECT_TRUE(trials_.runs());
 }
 
+// Prevents: a server whose requests begin to overlap is one job that began with open gates, and
+// nothing ever closes them.
+TEST_F(TrialLooks, GatesOfAJobThatDoesNotEndClose) {
+  for (int i = 0; i < 300; ++i) job(1000, 1001);  // no launch is too late: tries never, then others
+  TargetLaw::Step step{true, kNever};
+  for (int i = 0; i < 20; ++i) {
+    step = trials_.begin(now_, 1);
+    if (!step.close) break;
+    const std::uint64_t began = now_;
+    now_ += 5'000 * kUs;
+    trials_.ended(now_, 1000, began, 50 * kUs);
+  }
+  ASSERT_FALSE(step.close) << "not every job is a reference";
+  EXPECT_FALSE(trials_.looks_in_time()) << "it is open, or closes when it waits";
+  const std::uint64_t begin = now_;
+  EXPECT_GE(step.look_ns, begin + CloseLaw::kShortestLatestNs);
+  EXPECT_LE(step.look_ns, begin + 25'000 * kUs);
+  EXPECT_FALSE(trials_.look(step.look_ns - 1, 5).close);
+  EXPECT_TRUE(trials_.look(step.look_ns, 5).close);
+}
+
+// Prevents: status says what was true of neighbours that are gone.
+TEST_F(TrialLooks, WithoutNeighboursNothingIsShown) {
+  for (int i = 0; i < 300; ++i) job(1000, 0);
+  shm::Slot& own = client_.board().slots[0];
+  EXPECT_NE(own.close_state.load(), 0U);
+  client_.board().used.store(1);
+  EXPECT_TRUE(trials_.begin(now_, 1).close);
+  EXPECT_FALSE(trials_.runs());
+  EXPECT_EQ(own.close_state.load(), 0U);
+}
+
 // Prevents: jobs whose gates may close later are predicted, and then their gates close before them.
 TEST_F(TrialLooks, OnlyJobsThatAreHarmedNeedGatesThatCloseEarly) {
-  EXPECT_FALSE(trials_.need_early()) << "nothing is known";
+  EXPECT_FALSE(trials_.need_early(now_)) << "nothing is known";
   for (int i = 0; i < 300; ++i) job(1000, 1001);
-  EXPECT_FALSE(trials_.need_early()) << "no launch is too late";
+  EXPECT_FALSE(trials_.need_early(now_)) << "no launch is too late";
   for (int i = 0; i < 1000; ++i) job(1000, 0);
-  EXPECT_TRUE(trials_.need_early());
+  EXPECT_TRUE(trials_.need_early(now_));
+  for (int i = 0; i < 254; ++i) trials_.closed_before();
+  EXPECT_TRUE(trials_.need_early(now_));
+  trials_.closed_before();
+  EXPECT_FALSE(trials_.need_early(now_)) << "the law hears of one predicted job in 256";
+  job(1000, 0);
+  EXPECT_TRUE(trials_.need_early(now_));
+  client_.board().slots[1].name = {"another"};
+  EXPECT_FALSE(trials_.need_early(now_)) << "nothing is known of the new neighbour";
   Trials off(*client_, false);
-  EXPECT_TRUE(off.need_early());
+  EXPECT_TRUE(off.need_early(now_));
 }
 
 TEST_F(TrialLooks, TheGatesCloseAtTheLaunchThatTheLawNames) {

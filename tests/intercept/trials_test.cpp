@@ -52,6 +52,7 @@ class Trials : public Above {
   }
   Job job() {
     below().busy_ns.store(base::monotonic_ns());
+    const std::uint64_t marked = marked_ ? sluice_job_begin(0) : 0;
     EXPECT_EQ(kernel(first_), CUDA_SUCCESS);
     job_.open_at_begin = !closed();
     for (int i = 1; i < 32; ++i) {
@@ -66,6 +67,7 @@ class Trials : public Above {
         by_event ? ::cuEventSynchronize(event_) : ::cuStreamSynchronize(nullptr);
     EXPECT_EQ(recorded | waited, CUDA_SUCCESS);
     waits_.wait(true);  // what is finished must not be work of the next job
+    if (marked_) sluice_job_end(marked);
     if (by_event) {
       EXPECT_TRUE(eventually(
           [this] { return !shm::is_active(slot().job.load() | slot().open_job.load()); }));
@@ -95,6 +97,7 @@ class Trials : public Above {
     waits_.notify_one();
   }
 
+  bool marked_ = false;
   CUevent event_ = nullptr;   ///< Jobs wait by it, if there is one.
   std::uintptr_t first_ = 1;  ///< The kernel that a job begins with.
   std::atomic<bool> harmed_{false};
@@ -146,6 +149,46 @@ TEST_F(Trials, TheWaitForAnEventClosesTheGates) {
   const Open open = count(200);
   EXPECT_GE(open.at_begin, 80);
   EXPECT_EQ(open.in_wait, 0);
+}
+
+// Seen to fail when only found jobs were asked.
+TEST_F(Trials, TheWaitForAnEventClosesTheGatesOfAMarkedJob) {
+  start([](const Job& job) { return job.open_in_wait ? 5 * kMs : 0; });
+  ASSERT_EQ(::cuEventCreate(&event_, 0), CUDA_SUCCESS);
+  marked_ = true;
+  count(kLearning);
+  count(60);
+  const Open open = count(200);
+  EXPECT_GE(open.at_begin, 80);
+  EXPECT_EQ(open.in_wait, 0);
+}
+
+// Prevents: an announced job, or one with a target, runs with the open gates of the job that it
+// comes into.
+TEST_F(Trials, AnAnnouncedJobClosesTheGatesOfAnOpenOne) {
+  start([](const Job&) { return 0; });
+  marked_ = true;
+  count(kLearning + 50);
+  const auto open_job = [this] {
+    for (int i = 0; i < 20; ++i) {
+      const std::uint64_t job = sluice_job_begin(0);
+      if (!closed()) return job;
+      sluice_job_end(job);
+    }
+    return std::uint64_t{0};
+  };
+  const std::uint64_t first = open_job();
+  ASSERT_NE(first, 0U);
+  const std::uint64_t announced = sluice_job_announce(base::monotonic_ns() + 5 * kMs);
+  EXPECT_TRUE(eventually([this] { return closed(); }));
+  sluice_job_cancel(announced);
+  sluice_job_end(first);
+  const std::uint64_t second = open_job();
+  ASSERT_NE(second, 0U);
+  sluice_set_target("p99=1us");
+  EXPECT_TRUE(closed());
+  sluice_job_end(second);
+  EXPECT_FALSE(closed());
 }
 
 // Jobs that suffer if the gates are open at their last launch: a thread closes them before.

@@ -27,6 +27,7 @@ PAIRS = {
     "token": ["eager token", "matrix products"],
     "token-pauses": ["eager token, now and then", "matrix products"],
     "decode": ["eager decoding", "prefill"],
+    "resnet": ["eager ResNet-50", "MobileNetV2 training"],
     "vit": ["ViT graph", "MobileNetV2 training"],
     "spin": ["4 kernels of 50us", "kernels of 1ms"],
 }
