@@ -353,6 +353,15 @@ void Interposer::adopt_counts(Client& client) noexcept {
   g_process.unhooked.show_in(client.slot());
 }
 
+void Interposer::uncount_unattached(Client& client) noexcept {
+  shm::Word& here = unattached_count(Entry{});
+  std::uint64_t count = here.load();
+  while (count != 0) {
+    if (here.compare_exchange_weak(count, count - 1)) return;
+  }
+  client.counter(Entry{}, shm::Count::kBypassUnattached).fetch_sub(1);
+}
+
 void Interposer::show_unhooked() noexcept {
   if (in_forked_child()) return;
   clients_.for_each([](Client& client) { g_process.unhooked.show_in(client.slot()); });

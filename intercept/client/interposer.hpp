@@ -56,6 +56,9 @@ class Interposer {
   [[nodiscard]] shm::Word& unattached_count(Entry entry) noexcept {
     return unattached_[static_cast<std::size_t>(entry)][shm::Count::kBypassUnattached];
   }
+  /// Takes a launch back that was counted without an entry while the process had no slot, as
+  /// unattached_count() has it, or as the client's slot has it by now.
+  void uncount_unattached(Client& client) noexcept;
   /// Whether an attach may succeed now. If not, a launch is only counted until the process's
   /// version changes.
   [[nodiscard]] bool may_attach() const noexcept;
@@ -63,7 +66,6 @@ class Interposer {
   [[nodiscard]] bool may_limit_memory() const noexcept {
     return config_.memory != 0 || config_.session == base::kNodeSession;
   }
-  /// Whether the CloseLaw closes the gates of jobs.
   /// The program has learned that some of its work is done.
   void work_may_be_done() noexcept {
     clients_.hint_end();

@@ -190,9 +190,13 @@ void Launch::prepare(shm::Count counted) {
 
 void Launch::count_as(shm::Count kind, shm::Count counted) noexcept {
   if (counted == kind) return;
-  const ClientSlot& client = *stream_->client;
+  Client& client = *stream_->client;
   client.counter(entry_, kind).fetch_add(1);
-  if (counted != shm::Count::kSize) client.counter(entry_, counted).fetch_sub(1);
+  if (counted == shm::Count::kBypassUnattached) {
+    Interposer::instance().uncount_unattached(client);
+  } else if (counted != shm::Count::kSize) {
+    client.counter(entry_, counted).fetch_sub(1);
+  }
 }
 
 void Launch::done(CUresult result) noexcept {
