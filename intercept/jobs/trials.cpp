@@ -97,8 +97,7 @@ bool Trials::need_early(std::uint64_t now) noexcept {
   constexpr std::uint64_t kUnpredicted = 256;
   if (!on()) return true;
   if (state_ != CloseLaw::State::kClosesAtFirst) return false;
-  return closed_before_ < kUnpredicted - 1 &&
-         lower_clients(client_, now).id == neighbours_;
+  return closed_before_ < kUnpredicted - 1 && lower_clients(client_, now).id == neighbours_;
 }
 
 void Trials::show(const CloseLaw::Status& status) noexcept {
