@@ -2,10 +2,12 @@
 // and what the law learns from both.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <random>
 
 #include "intercept/driver/process.hpp"
 #include "intercept/hooks/launch.hpp"
+#include "intercept/jobs/before_job.hpp"
 #include "intercept/jobs/trials.hpp"
 #include "shm/policy_text.hpp"
 #include "tests/intercept/own_client.hpp"
@@ -15,6 +17,59 @@ namespace {
 
 constexpr std::uint64_t kUs = 1'000;
 constexpr std::uint64_t kNever = CloseLaw::kNever;
+
+/// Those below a client of priority 5.
+class ThoseBelow : public testing::Test {
+ protected:
+  shm::Slot& add(std::size_t index, const char* name, std::uint32_t generation = 1) {
+    shm::Slot& slot = client_.board().slots.at(index);
+    slot.info.store(shm::SlotInfo{shm::SlotState::kLive, 0, 0, generation}.pack());
+    slot.policy.store(shm::kDefaultPolicy.pack());
+    std::snprintf(slot.name.data(), slot.name.size(), "%s", name);
+    client_.board().used.fetch_or(std::uint64_t{1} << index);
+    return slot;
+  }
+  std::uint64_t id() { return lower_clients(*client_, 0).id; }
+
+  OwnClient client_{5};
+};
+
+// Prevents: each start of a short program begins the trials anew.
+TEST_F(ThoseBelow, AreKnownByTheirNamesAndUsers) {
+  EXPECT_EQ(id(), 0U);
+  shm::Slot& train = add(1, "train");
+  const std::uint64_t alone = id();
+  EXPECT_NE(alone, 0U);
+  add(1, "train", 2);
+  EXPECT_EQ(id(), alone) << "it was started again";
+  train.uid.store(7);
+  EXPECT_NE(id(), alone) << "of another user";
+  train.uid.store(0);
+  shm::Slot& batch = add(2, "batch");
+  const std::uint64_t both = id();
+  EXPECT_NE(both, alone);
+  batch.policy.store(0);
+  EXPECT_EQ(id(), alone) << "it heeds no gate";
+  add(1, "batch");
+  add(2, "train");
+  EXPECT_EQ(id(), both) << "in other slots";
+}
+
+// Prevents: a slice of 20 ms, or what a reader says of itself, switches predictions off.
+TEST_F(ThoseBelow, WithShortSlicesNeedNoPredictions) {
+  shm::Slot& train = add(1, "train");
+  EXPECT_NE(lead_if_wanted(*client_), 0U);
+  train.slice_us.store(100);
+  EXPECT_EQ(lead_if_wanted(*client_), 0U);
+  train.reader.store(1);
+  EXPECT_NE(lead_if_wanted(*client_), 0U);
+  train.reader.store(0);
+  train.slice_us.store(20'000);
+  EXPECT_NE(lead_if_wanted(*client_), 0U);
+  train.slice_us.store(100);
+  add(2, "batch");
+  EXPECT_NE(lead_if_wanted(*client_), 0U) << "one has the driver's";
+}
 
 class TrialLooks : public testing::Test {
  protected:
