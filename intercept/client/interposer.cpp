@@ -127,6 +127,13 @@ Client* Interposer::client_on(CUdevice device, bool attach_now) noexcept {
   return known == nullptr && attach_now ? attach(device) : known;
 }
 
+Client* Interposer::client_that_waits() noexcept {
+  if (clients_.count() != 1) return client_here(false);
+  Client* found = nullptr;
+  clients_.for_each([&found](Client& client) { found = &client; });
+  return found;
+}
+
 Client* Interposer::client_of_memory() noexcept {
   Client* found = client_here(true);
   clients_.for_each([&found](Client& client) {
@@ -353,13 +360,16 @@ void Interposer::adopt_counts(Client& client) noexcept {
   g_process.unhooked.show_in(client.slot());
 }
 
-void Interposer::uncount_unattached(Client& client) noexcept {
-  shm::Word& here = unattached_count(Entry{});
-  std::uint64_t count = here.load();
-  while (count != 0) {
-    if (here.compare_exchange_weak(count, count - 1)) return;
+/// The count may be on its way to a slot, or be in that of another device: then the launch stays
+/// counted as unattached, too.
+void Interposer::uncount_unattached(Client& client, Entry entry) noexcept {
+  shm::Word& slot = client.counter(entry, shm::Count::kBypassUnattached);
+  for (shm::Word* const word : {&unattached_count(entry), &slot}) {
+    std::uint64_t count = word->load();
+    while (count != 0) {
+      if (word->compare_exchange_weak(count, count - 1)) return;
+    }
   }
-  client.counter(Entry{}, shm::Count::kBypassUnattached).fetch_sub(1);
 }
 
 void Interposer::show_unhooked() noexcept {

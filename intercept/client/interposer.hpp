@@ -46,6 +46,9 @@ class Interposer {
   Client* client_here(bool attach) noexcept;
   /// The same for a device.
   Client* client_on(CUdevice device, bool attach) noexcept;
+  /// The client of the device of the calling thread's context; the only client, if there is one
+  /// only. May be null.
+  Client* client_that_waits() noexcept;
   /// The client to which the calling thread's calls of the C API about memory refer: that of its
   /// context's device, attached if necessary, or else the first client. Null if there is none.
   Client* client_of_memory() noexcept;
@@ -56,9 +59,8 @@ class Interposer {
   [[nodiscard]] shm::Word& unattached_count(Entry entry) noexcept {
     return unattached_[static_cast<std::size_t>(entry)][shm::Count::kBypassUnattached];
   }
-  /// Takes a launch back that was counted without an entry while the process had no slot, as
-  /// unattached_count() has it, or as the client's slot has it by now.
-  void uncount_unattached(Client& client) noexcept;
+  /// Takes back a launch that unattached_count() counted, or that the client's slot has by now.
+  void uncount_unattached(Client& client, Entry entry) noexcept;
   /// Whether an attach may succeed now. If not, a launch is only counted until the process's
   /// version changes.
   [[nodiscard]] bool may_attach() const noexcept;

@@ -154,14 +154,14 @@ inline constexpr bool kEnds =
 template <Entry entry, class Real, class... Args>
 CUresult hook(Of<Kind::kWait>, Real real, Args... args) {
   Client* client = nullptr;
-  std::uint64_t since_ns = 0;
+  Jobs::Wait wait;
   if constexpr (kWaits<entry>) {
     Interposer* const self = with_clients();
-    if (self != nullptr) client = self->client_here(false);
-    if (client != nullptr) since_ns = client->jobs().wait_begins();
+    if (self != nullptr) client = self->client_that_waits();
+    if (client != nullptr) wait = client->jobs().wait_begins(kEnds<entry>);
   }
   const CUresult result = (*real)(args...);
-  if (since_ns != 0) client->jobs().wait_returned(since_ns);
+  if (wait.since_ns != 0) client->jobs().wait_returned(wait, kEnds<entry>);
   if constexpr (!kEnds<entry>) return result;
   if (g_process.open_jobs.load(std::memory_order_relaxed) == 0) return result;
   // A query that finds nothing done gets no further: this makes a system call.

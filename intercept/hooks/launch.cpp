@@ -193,7 +193,7 @@ void Launch::count_as(shm::Count kind, shm::Count counted) noexcept {
   Client& client = *stream_->client;
   client.counter(entry_, kind).fetch_add(1);
   if (counted == shm::Count::kBypassUnattached) {
-    Interposer::instance().uncount_unattached(client);
+    Interposer::instance().uncount_unattached(client, entry_);
   } else if (counted != shm::Count::kSize) {
     client.counter(entry_, counted).fetch_sub(1);
   }

@@ -75,16 +75,21 @@ bool has_lower_clients(const ClientSlot& client) noexcept {
 
 LowerClients lower_clients(const ClientSlot& client, std::uint64_t now) noexcept {
   LowerClients lower;
-  for_each_below(client, [&lower, now](const shm::Slot& below) {
+  std::uint64_t sum = 0;  // in any order
+  bool any = false;
+  for_each_below(client, [&](const shm::Slot& below) {
     if (shm::Policy::unpack(below.policy.load()).kind != shm::PolicyKind::kDevice) return;
     // FNV-1a over the name, so that a program that comes again is known.
-    std::uint64_t name = below.uid.load();
+    constexpr std::uint64_t kPrime = 0x100000001b3;
+    std::uint64_t name = (below.uid.load() + 1) * kPrime;
     for (const char letter : below.name) {
-      name = (name ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
+      name = (name ^ static_cast<unsigned char>(letter)) * kPrime;
     }
-    lower.id = (lower.id + name) | 1;
+    sum += name;
+    any = true;
     lower.busy = lower.busy || is_busy(below, now);
   });
+  if (any) lower.id = sum | 1;
   return lower;
 }
 

@@ -286,7 +286,8 @@ CloseLaw::Status CloseLaw::status(std::uint64_t fingerprint,
   const Entry& entry = *found;
   status.level = entry.level;
   // While something else is tried, what was found is in force.
-  if (entry.confirmed && entry.phase == Phase::kTry) status.level = entry.home;
+  status.trying = entry.phase == Phase::kTry;
+  if (entry.confirmed && status.trying) status.level = entry.home;
   status.jobs = entry.jobs;
   status.pairs = entry.pairs;
   if (entry.confirmed && entry.phase != Phase::kConfirm) {

@@ -89,7 +89,8 @@ class CloseLaw {
   using State = shm::CloseState;
   struct Status {
     State state = State::kLearning;
-    unsigned level = 0;  ///< Of the jobs that are not references.
+    unsigned level = 0;   ///< Of the jobs that are not references.
+    bool trying = false;  ///< Another level is being tried.
     std::uint64_t jobs = 0;
     std::uint64_t pairs = 0;  ///< That were compared at this level.
     /// The median of what the last pairs waited longer than their references, and its 95 %

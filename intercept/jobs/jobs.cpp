@@ -26,7 +26,7 @@ shm::TraceJob kind_of_job() noexcept {
 void Jobs::open_one(std::uint64_t until_ns, std::uint64_t kind) noexcept {
   if (open_++ != 0) return;
   began_ns_ = base::monotonic_ns();
-  waited_ns_ = 0;
+  waited_ns_.store(0);
   call_off_late(began_ns_);
   const bool closed = std::exchange(ahead_, false);
   trials_.skip();
@@ -65,27 +65,34 @@ bool Jobs::must_close(std::uint64_t now, bool closed, std::uint64_t kind) noexce
 }
 
 /// Closes the gates of a trial, at the latest moment that there is.
-std::uint64_t Jobs::begin_wait() noexcept {
-  const std::uint64_t now = base::monotonic_ns();
-  if (!trials_.closes_at_wait()) return now;
+Jobs::Wait Jobs::begin_wait(bool surely) noexcept {
+  const Wait wait{base::monotonic_ns(), waited_ns_.load(std::memory_order_relaxed)};
+  if (!surely || !trials_.closes_at_wait()) return wait;
   const std::lock_guard lock(mutex_);
-  if (trials_.closes_at_wait()) close_open_job(now);
-  return now;
+  if (trials_.closes_at_wait()) close_open_job(wait.since_ns);
+  return wait;
 }
 
-void Jobs::wait_returned(std::uint64_t since_ns) noexcept {
+void Jobs::wait_returned(const Wait& wait, bool surely) noexcept {
+  constexpr std::uint64_t kLongNs = 50'000;
   const std::uint64_t now = base::monotonic_ns();
+  if (!surely && now - wait.since_ns < kLongNs) return;
   const std::lock_guard lock(mutex_);
-  count_wait(since_ns, now);
+  count_wait(wait, now);
 }
 
 /// A wait that began before the job counts from its begin. Of waits of several threads at once,
-/// what comes after the return of another one counts: less than their union, and never time in
-/// which a thread may have worked for the next return.
-void Jobs::count_wait(std::uint64_t since, std::uint64_t now) noexcept {
+/// their union counts, as far as it can be told without knowing who is inside: a thread that is
+/// cancelled never returns. What had been counted when this wait began came before it.
+void Jobs::count_wait(const Wait& wait, std::uint64_t now) noexcept {
   if (open_ == 0 || began_ns_ == 0) return;
-  waited_ns_ += now - std::min(now, std::max({since, began_ns_, wait_counted_ns_}));
-  wait_counted_ns_ = now;
+  const bool within = wait.since_ns >= began_ns_;
+  const auto from = [now](std::uint64_t begin) { return now - std::min(now, begin); };
+  const std::uint64_t waited = waited_ns_.load(std::memory_order_relaxed);
+  waited_ns_.store(
+      std::max((within ? wait.counted_ns : 0) + from(std::max(wait.since_ns, began_ns_)),
+               waited + from(std::max({wait.since_ns, began_ns_, wait_counted_ns_}))));
+  wait_counted_ns_ = std::max(wait_counted_ns_, now);
 }
 
 bool Jobs::has_target() const noexcept { return law_.target().any() && hold_others(); }
@@ -137,12 +144,13 @@ void Jobs::release_below(std::uint64_t now, std::uint64_t took_ns) noexcept {
   }
   look_ns_ = TargetLaw::kNever;
   if (trials_.runs()) {
-    trials_.ended(now, client_.launches() - launches_at_begin_, closed, waited_ns_);
+    trials_.ended(now, client_.launches() - launches_at_begin_, closed,
+                  std::min(waited_ns_.load(), now - std::min(now, began_ns_)));
   }
   // Record the time after the gates are open, so that the clients below do not wait for it.
   if (took_ns != 0) {
     client_.slot().job_times.add(took_ns);
-    const std::uint64_t waited = std::min(took_ns, waited_ns_);
+    const std::uint64_t waited = std::min(took_ns, waited_ns_.load());
     all_waited_ns_.fetch_add(waited, std::memory_order_relaxed);
     all_host_ns_.fetch_add(took_ns - waited, std::memory_order_relaxed);
     client_.slot().target_total_ns.fetch_add(took_ns, std::memory_order_relaxed);
@@ -224,9 +232,14 @@ void Jobs::learn_begin(std::uint64_t now) noexcept {
   const bool expecting = prediction_.expected().has_value();
   prediction_.began(now);
   show_predictions();
-  if (!prediction_.expected() || (expecting && announcer_.started())) return;
+  if (!prediction_.expected() || (expecting && announcer_.started() && !unheeded_)) return;
   const std::uint64_t lead = lead_if_wanted(client_);
-  if (lead != 0 && prediction_.affordable(lead)) announcer_.wake();
+  if (lead != 0 && prediction_.affordable(lead) && needs_early(now)) announcer_.wake();
+}
+
+/// Whether gates that close before the next job may pay.
+bool Jobs::needs_early(std::uint64_t now) noexcept {
+  return has_target() ? !law_.may_begin_open() : trials_.need_early(now);
 }
 
 void Jobs::show_predictions() noexcept {
@@ -241,8 +254,8 @@ void Jobs::show_predictions() noexcept {
 std::optional<Jobs::Ahead> Jobs::look_ahead(std::uint64_t now, std::uint64_t lead) noexcept {
   const std::lock_guard lock(mutex_);
   const bool wanted = lead != 0 && !g_process.announced_jobs.load() &&
-                      prediction_.affordable(lead) &&
-                      !(has_target() ? law_.may_begin_open() : !trials_.need_early(now));
+                      prediction_.affordable(lead) && needs_early(now);
+  unheeded_ = !wanted;
   const bool over = prediction_.expected() && now >= prediction_.expected()->lapse_ns;
   if (!wanted || over) {
     if (std::exchange(ahead_, false)) release_below(now, 0);
@@ -298,12 +311,15 @@ void Jobs::hold_for_announced(std::uint64_t until_ns) noexcept {
   const std::lock_guard lock(mutex_);
   open_explicit(until_ns);
   close_open_job(base::monotonic_ns());  // of a transparent job that runs with open gates
+  trials_.skip();
   if (open_ == 1) began_ns_ = 0;
 }
 
 void Jobs::close_now() noexcept {
   const std::lock_guard lock(mutex_);
-  if (!has_target()) close_open_job(base::monotonic_ns());
+  if (has_target()) return;
+  close_open_job(base::monotonic_ns());
+  trials_.skip();
 }
 
 void Jobs::none_has_begun(std::uint64_t until_ns) noexcept {
@@ -316,7 +332,7 @@ void Jobs::announced_begins() noexcept {
   say_until(0);
   if (began_ns_ != 0) return;
   began_ns_ = base::monotonic_ns();
-  waited_ns_ = 0;
+  waited_ns_.store(0);
   must_close(began_ns_, true, 0);
 }
 
@@ -386,9 +402,9 @@ void Jobs::Synchronising::finish(CUresult result, PutAway put_away) noexcept {
   jobs_.syncing_.leave();
   jobs_.client_.slot().syncs.fetch_add(1, std::memory_order_relaxed);
   if (result != CUDA_SUCCESS) return;
-  const std::uint64_t now = since_ns_ != 0 ? base::monotonic_ns() : 0;
+  const std::uint64_t now = wait_.since_ns != 0 ? base::monotonic_ns() : 0;
   const std::lock_guard lock(jobs_.mutex_);
-  if (since_ns_ != 0) jobs_.count_wait(since_ns_, now);
+  if (wait_.since_ns != 0) jobs_.count_wait(wait_, now);
   if (!jobs_.transparent_ || !jobs_.nothing_since(before_)) return;
   put_away();
   jobs_.end_if_done();

@@ -56,13 +56,19 @@ class Jobs {
   /// Call before a synchronous copy to the device: a job begins, but no stream becomes busy.
   void touch_host_copy() noexcept;
 
+  /// A call that waits for the GPU.
+  struct Wait {
+    std::uint64_t since_ns = 0;    ///< 0: nobody wants to know.
+    std::uint64_t counted_ns = 0;  ///< Waits of the open job until then.
+  };
+
   /// Brackets a synchronising call of the program. It has no destructor, because another thread may
   /// cancel the call.
   class Synchronising {
    public:
     explicit Synchronising(Jobs& jobs) noexcept : jobs_(jobs), before_(jobs.client_.launches()) {
       jobs_.syncing_.enter();
-      since_ns_ = jobs_.wait_begins();
+      wait_ = jobs_.wait_begins();
     }
     /// Call when the call has returned. If it succeeded, the work of the stream or of the context
     /// is done. `stream` is null if it has no record.
@@ -74,12 +80,15 @@ class Jobs {
     void finish(CUresult result, PutAway put_away) noexcept;
     Jobs& jobs_;
     std::uint64_t before_;
-    std::uint64_t since_ns_;
+    Wait wait_;
   };
 
-  /// Brackets a call that waits for work and ends no job itself. 0 if nobody wants to know.
-  [[nodiscard]] std::uint64_t wait_begins() noexcept { return hold_others() ? begin_wait() : 0; }
-  void wait_returned(std::uint64_t since_ns) noexcept;
+  /// Bracket a call that waits for work and ends no job itself. `surely`: it may close the gates.
+  /// A call that only may wait counts if it took long.
+  [[nodiscard]] Wait wait_begins(bool surely = true) noexcept {
+    return hold_others() ? begin_wait(surely) : Wait{};
+  }
+  void wait_returned(const Wait& wait, bool surely = true) noexcept;
 
   /// The time of all jobs that ended: in calls that wait for the GPU, and the rest.
   [[nodiscard]] std::uint64_t all_waited_ns() const noexcept { return all_waited_ns_.load(); }
@@ -151,9 +160,10 @@ class Jobs {
   void end_open(std::uint64_t now_ns) noexcept;
   void close_open_job(std::uint64_t now_ns) noexcept;
   bool must_close(std::uint64_t now_ns, bool closed, std::uint64_t kind) noexcept;
-  std::uint64_t begin_wait() noexcept;
-  void count_wait(std::uint64_t since_ns, std::uint64_t now_ns) noexcept;
+  Wait begin_wait(bool surely) noexcept;
+  void count_wait(const Wait& wait, std::uint64_t now_ns) noexcept;
   [[nodiscard]] bool has_target() const noexcept;
+  [[nodiscard]] bool needs_early(std::uint64_t now_ns) noexcept;
   void show_target(std::optional<bool> in_time) noexcept;
   void call_off_late(std::uint64_t now_ns) noexcept;
   void say_until(std::uint64_t until_ns) noexcept;
@@ -170,10 +180,11 @@ class Jobs {
   std::mutex mutex_;
   int open_ = 0;                ///< Number of overlapping jobs, including the transparent one.
   bool ahead_ = false;          ///< Active without a job, because one is predicted.
+  bool unheeded_ = false;       ///< The announcing thread does nothing for the predicted job.
   std::uint64_t began_ns_ = 0;  ///< Begin of the open job; 0 if it was announced and has not begun.
   std::uint64_t closed_ns_ = 0;  ///< When the gates closed for the open job; 0: they are open.
-  std::uint64_t waited_ns_ = 0;  ///< Of the open job, in calls that wait for the GPU.
-  std::uint64_t wait_counted_ns_ = 0;  ///< When the last such call returned.
+  std::atomic<std::uint64_t> waited_ns_{0};  ///< Of the open job, in calls that wait for the GPU.
+  std::uint64_t wait_counted_ns_ = 0;        ///< When the last such call returned.
   std::atomic<std::uint64_t> all_waited_ns_{0};
   std::atomic<std::uint64_t> all_host_ns_{0};
   Prediction prediction_;

@@ -88,7 +88,7 @@ void Trials::ended(std::uint64_t now, std::uint64_t launches, std::uint64_t clos
 }
 
 void Trials::decide_nothing() noexcept {
-  runs_ = false;
+  skip();
   if (state_ != CloseLaw::State::kUnknown) show({.state = CloseLaw::State::kUnknown});
 }
 
@@ -96,7 +96,7 @@ void Trials::decide_nothing() noexcept {
 bool Trials::need_early(std::uint64_t now) noexcept {
   constexpr std::uint64_t kUnpredicted = 256;
   if (!on()) return true;
-  if (state_ != CloseLaw::State::kClosesAtFirst) return false;
+  if (state_ != CloseLaw::State::kClosesAtFirst || trying_) return false;
   return closed_before_ < kUnpredicted - 1 && lower_clients(client_, now).id == neighbours_;
 }
 
@@ -109,6 +109,7 @@ void Trials::show(const CloseLaw::Status& status) noexcept {
   shm::Slot& slot = client_.slot();
   const shm::CloseWord word{status.state, static_cast<std::uint8_t>(status.level)};
   state_ = status.state;
+  trying_ = status.trying;
   slot.close_state.store(word.pack(), kRelaxed);
   slot.close_low_us.store(us(status.cost_low_ns), kRelaxed);
   slot.close_high_us.store(us(status.cost_high_ns), kRelaxed);

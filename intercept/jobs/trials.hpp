@@ -20,7 +20,10 @@ class Trials {
   /// A job begins. `kind`: jobs that begin with the same work are alike.
   Step begin(std::uint64_t now_ns, std::uint64_t kind) noexcept;
   /// Instead of begin(), for a job whose gates the law does not close.
-  void skip() noexcept { runs_ = false; }
+  void skip() noexcept {
+    runs_ = false;
+    closes_at_wait_.store(false);
+  }
   /// The same, where something else decides for all jobs. `status` then shows nothing of the law.
   void decide_nothing() noexcept;
   /// The same, for a job whose gates were closed before it.
@@ -59,6 +62,7 @@ class Trials {
   std::uint64_t jobs_ = 0;
   std::uint64_t closed_before_ = 0;
   CloseLaw::State state_ = CloseLaw::State::kUnknown;
+  bool trying_ = false;
 };
 
 }  // namespace sluice::intercept

@@ -53,6 +53,14 @@ TEST_F(ThoseBelow, AreKnownByTheirNamesAndUsers) {
   add(1, "batch");
   add(2, "train");
   EXPECT_EQ(id(), both) << "in other slots";
+  for (const char* other : {"serve", "bert", "a", "b"}) {
+    add(1, "train");
+    add(2, other);
+    const std::uint64_t here = id();
+    add(1, other);
+    add(2, "train");
+    EXPECT_EQ(id(), here) << other;
+  }
 }
 
 // Prevents: a slice of 20 ms, or what a reader says of itself, switches predictions off.

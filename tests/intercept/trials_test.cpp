@@ -177,18 +177,45 @@ TEST_F(Trials, AnAnnouncedJobClosesTheGatesOfAnOpenOne) {
     }
     return std::uint64_t{0};
   };
-  const std::uint64_t first = open_job();
-  ASSERT_NE(first, 0U);
-  const std::uint64_t announced = sluice_job_announce(base::monotonic_ns() + 5 * kMs);
-  EXPECT_TRUE(eventually([this] { return closed(); }));
-  sluice_job_cancel(announced);
-  sluice_job_end(first);
-  const std::uint64_t second = open_job();
-  ASSERT_NE(second, 0U);
-  sluice_set_target("p99=1us");
-  EXPECT_TRUE(closed());
-  sluice_job_end(second);
-  EXPECT_FALSE(closed());
+  // After 20 ms they would close anyway. A busy machine has five attempts.
+  const auto closes_in_time = [&](auto happens) {
+    for (int i = 0; i < 5; ++i) {
+      const std::uint64_t job = open_job();
+      if (job == 0) return false;
+      const std::uint64_t begun = base::monotonic_ns();
+      const std::uint64_t announced = happens();
+      while (!closed() && base::monotonic_ns() < begun + 15 * kMs) std::this_thread::yield();
+      const bool in_time = closed() && base::monotonic_ns() < begun + 18 * kMs;
+      sluice_job_cancel(announced);
+      sluice_job_end(job);
+      EXPECT_FALSE(closed());
+      if (in_time) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(closes_in_time([] { return sluice_job_announce(base::monotonic_ns() + 5 * kMs); }));
+  EXPECT_TRUE(closes_in_time([] {
+    sluice_set_target("p99=1us");
+    return std::uint64_t{0};
+  }));
+}
+
+// Prevents: a target comes in the middle of a trial, and from then on each wait closes the gates
+// that the target would leave open.
+TEST_F(Trials, NothingOfATrialIsLeftUnderATarget) {
+  start([](const Job& job) { return job.open_in_wait ? 5 * kMs : 0; });
+  marked_ = true;
+  count(kLearning + 100);  // gates close when the program waits
+  bool set = false;
+  for (int i = 0; i < 20 && !set; ++i) {
+    const std::uint64_t job = sluice_job_begin(0);
+    set = !closed();
+    if (set) sluice_set_target("p99=10s");
+    sluice_job_end(job);
+  }
+  ASSERT_TRUE(set);
+  count(60);  // the target learns
+  EXPECT_GT(count(20).in_wait, 10);
 }
 
 // Jobs that suffer if the gates are open at their last launch: a thread closes them before.
