@@ -149,24 +149,31 @@ template <Entry entry>
 inline constexpr bool kEnds =
     kEntryNames[static_cast<std::size_t>(entry)].find("Async") == std::string_view::npos;
 
+template <Entry entry, class Real, class... Args>
+CUresult wait_in_call(Real real, Args... args) {
+  Interposer* const self = with_clients();
+  Client* const client = self != nullptr ? self->client_that_waits() : nullptr;
+  Jobs::Wait wait;
+  if (client != nullptr) wait = client->jobs().wait_begins(kEnds<entry>);
+  const CUresult result = (*real)(args...);
+  if (wait.since_ns != 0) client->jobs().wait_returned(wait, kEnds<entry>);
+  const bool matters = g_process.open_jobs.load(std::memory_order_relaxed) != 0;
+  if (kEnds<entry> && result == CUDA_SUCCESS && matters && self != nullptr) {
+    self->work_may_be_done();
+  }
+  return result;
+}
+
 /// Another thread looks whether this was the last work of a job: a query in the program's own
 /// thread could block behind work that only this thread lets run.
 template <Entry entry, class Real, class... Args>
 CUresult hook(Of<Kind::kWait>, Real real, Args... args) {
-  Client* client = nullptr;
-  Jobs::Wait wait;
-  if constexpr (kWaits<entry>) {
-    Interposer* const self = with_clients();
-    if (self != nullptr) client = self->client_that_waits();
-    if (client != nullptr) wait = client->jobs().wait_begins(kEnds<entry>);
-  }
+  if constexpr (kWaits<entry>) return wait_in_call<entry>(real, args...);
+  if (g_process.open_jobs.load(std::memory_order_relaxed) == 0) return (*real)(args...);
   const CUresult result = (*real)(args...);
-  if (wait.since_ns != 0) client->jobs().wait_returned(wait, kEnds<entry>);
-  if constexpr (!kEnds<entry>) return result;
-  if (g_process.open_jobs.load(std::memory_order_relaxed) == 0) return result;
   // A query that finds nothing done gets no further: this makes a system call.
-  Interposer* const self = result == CUDA_SUCCESS ? with_clients() : nullptr;
-  if (self != nullptr) self->work_may_be_done();
+  if (result != CUDA_SUCCESS) return result;
+  if (Interposer* const self = with_clients()) self->work_may_be_done();
   return result;
 }
 
