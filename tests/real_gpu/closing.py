@@ -13,15 +13,12 @@ itself alone in the same round. Prints added latency and rates, with 95 % interv
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import statistics
-import sys
 import tempfile
 from pathlib import Path
 
-import slices
-from slices import Pair, percentile, rate, times
+from interleaved import Pair, percentile, rate, run_pairs, times
 
 PAIRS = {
     "token": ["eager token", "matrix products"],
@@ -34,14 +31,15 @@ PAIRS = {
 FIRST, LAW, BEST = (0, 1), (2, 3), 4
 
 
-def measure(pair: str, rounds: int, seconds: float, learn: float) -> dict:
+def measure(pair: str, options: argparse.Namespace) -> dict:
+    rounds, seconds, learn = options.rounds, options.window, options.learn
     critical, best = PAIRS[pair]
     # The settings of a process are read once, so each process has its own.
     with tempfile.TemporaryDirectory() as folder:
         how = ["--priority", "1"]
-        options = [how] * 4 + [["--priority", "0"]]
+        priorities = [how] * 4 + [["--priority", "0"]]
         closes = ["first", "first", "law", "law", "first"]
-        run = Pair([critical] * 4 + [best], Path(folder), options, [{"SLUICE_CLOSE": close} for close in closes])
+        run = Pair([critical] * 4 + [best], Path(folder), priorities, [{"SLUICE_CLOSE": close} for close in closes])
         learned = []
         for i in LAW:
             for _ in range(max(1, round(learn / 5))):
@@ -120,27 +118,12 @@ def show(result: dict) -> None:
         means = [f"{key} {statistics.mean(row[key] for row in rows):.0f}" for key in keys]
         print(f"  {condition:<8} {'; '.join(means)}; {closings}")
     print("  learned", [f"{one['state']}:{one['level']} {one['waits_longer_us']}" for one in result["learned"] if one])
-    sys.stdout.flush()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pairs", nargs="*", metavar="PAIR", help=f"of {', '.join(PAIRS)}; all")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--window", type=float, default=2.0, metavar="S")
     parser.add_argument("--learn", type=float, default=40.0, metavar="S")
-    parser.add_argument("--out", type=Path, help="write all figures as JSON")
-    options = parser.parse_args()
-    unknown = [pair for pair in options.pairs if pair not in PAIRS]
-    if unknown or options.window <= slices.SETTLE_S:
-        parser.error(f"unknown pair {unknown[0]}" if unknown else f"--window is at most {slices.SETTLE_S}")
-    slices.say_version()
-    results = []
-    for pair in options.pairs or PAIRS:
-        results.append(measure(pair, options.rounds, options.window, options.learn))
-        show(results[-1])
-        if options.out:
-            options.out.write_text(json.dumps(results, indent=1))
+    run_pairs(parser, PAIRS, 2.0, measure, show)
 
 
 if __name__ == "__main__":

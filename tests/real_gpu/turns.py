@@ -11,13 +11,10 @@ programs, their sum, and p50 and p99 of the critical jobs as a multiple of alone
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import tempfile
 from pathlib import Path
 
-import slices
-from slices import Pair, percentile, rate, times
+from interleaved import Pair, percentile, rate, run_pairs, times
 
 PAIRS = {
     "equal": ["kernels of 1ms", "kernels of 1ms"],
@@ -35,14 +32,14 @@ BELOW = {
 }
 
 
-def measure(pair: str, rounds: int, seconds: float) -> dict:
+def measure(pair: str, options: argparse.Namespace) -> dict:
+    rounds, seconds = options.rounds, options.window
     names = PAIRS[pair]
     critical = len(names) - 2
     conditions = BELOW if critical else CONDITIONS
     everyone = range(len(names))
     with tempfile.TemporaryDirectory() as folder:
-        options = [["--priority", "1"]] * critical + [["--priority", "0"]] * 2
-        run = Pair(names, Path(folder), options)
+        run = Pair(names, Path(folder), [["--priority", "1"]] * critical + [["--priority", "0"]] * 2)
         alone: list[list] = [[] for _ in names]
         windows: dict[str, list] = {condition: [] for condition in conditions}
         states = {}
@@ -85,26 +82,11 @@ def show(result: dict) -> None:
         ratio = "-" if None in row["ratio"] else spread(row["ratio"], 2)
         print(f"  {row['condition']:<26} {critical}{parts}  ratio {ratio}  sum {spread(row['sum'], 3)}")
         print(f"      {'; '.join(row['states'])}")
-    sys.stdout.flush()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pairs", nargs="*", metavar="PAIR", help=f"of {', '.join(PAIRS)}; all")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--window", type=float, default=3.0, metavar="S")
-    parser.add_argument("--out", type=Path, help="write all figures as JSON")
-    options = parser.parse_args()
-    unknown = [pair for pair in options.pairs if pair not in PAIRS]
-    if unknown or options.window <= slices.SETTLE_S:
-        parser.error(f"unknown pair {unknown[0]}" if unknown else f"--window is at most {slices.SETTLE_S}")
-    slices.say_version()
-    results = []
-    for pair in options.pairs or PAIRS:
-        results.append(measure(pair, options.rounds, options.window))
-        show(results[-1])
-        if options.out:
-            options.out.write_text(json.dumps(results, indent=1))
+    run_pairs(parser, PAIRS, 3.0, measure, show)
 
 
 if __name__ == "__main__":
