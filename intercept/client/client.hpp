@@ -92,6 +92,12 @@ class Clients {
     });
     return found;
   }
+  /// The only client; null if there is none, or more than one.
+  [[nodiscard]] Client* only() noexcept {
+    Client* found = nullptr;
+    if (count() == 1) for_each([&found](Client& client) { found = &client; });
+    return found;
+  }
   [[nodiscard]] int count() const noexcept { return count_.load(std::memory_order_acquire); }
   /// Callers must hold a common lock.
   void add(std::unique_ptr<Client> client) noexcept {

@@ -128,10 +128,7 @@ Client* Interposer::client_on(CUdevice device, bool attach_now) noexcept {
 }
 
 Client* Interposer::client_that_waits() noexcept {
-  if (clients_.count() != 1) return client_here(false);
-  Client* found = nullptr;
-  clients_.for_each([&found](Client& client) { found = &client; });
-  return found;
+  return clients_.count() == 1 ? clients_.only() : client_here(false);
 }
 
 Client* Interposer::client_of_memory() noexcept {
@@ -143,11 +140,7 @@ Client* Interposer::client_of_memory() noexcept {
 }
 
 Client* Interposer::client_of(CUcontext context) noexcept {
-  Client* found = nullptr;
-  if (clients_.count() == 1) {
-    clients_.for_each([&found](Client& client) { found = &client; });
-    return found;
-  }
+  if (clients_.count() == 1) return clients_.only();
   return clients_.count() == 0 ? nullptr : clients_.of(device_of(context));
 }
 

@@ -77,7 +77,7 @@ void RememberedStreams::forget_default_streams() noexcept {
 }
 
 std::uint64_t kind_of(const Work& work) noexcept {
-  constexpr std::uint64_t kPrime = 0x100000001b3;  // FNV-1a
+  constexpr std::uint64_t kPrime = 0x100000001b3;  // FNV-1
   std::uint64_t kind = reinterpret_cast<std::uintptr_t>(work.function) ^
                        reinterpret_cast<std::uintptr_t>(work.graph);
   for (const unsigned blocks : work.grid) kind = (kind * kPrime) ^ blocks;

@@ -83,6 +83,7 @@ LowerClients lower_clients(const ClientSlot& client, std::uint64_t now) noexcept
     constexpr std::uint64_t kPrime = 0x100000001b3;
     std::uint64_t name = (below.uid.load() + 1) * kPrime;
     for (const char letter : below.name) {
+      if (letter == '\0') break;
       name = (name ^ static_cast<unsigned char>(letter)) * kPrime;
     }
     sum += name;

@@ -143,14 +143,11 @@ void Jobs::release_below(std::uint64_t now, std::uint64_t took_ns) noexcept {
     shm::end_job(view, seat.slot);
   }
   look_ns_ = TargetLaw::kNever;
-  if (trials_.runs()) {
-    trials_.ended(now, client_.launches() - launches_at_begin_, closed,
-                  std::min(waited_ns_.load(), now - std::min(now, began_ns_)));
-  }
+  const std::uint64_t waited = std::min(took_ns, waited_ns_.load());
+  if (trials_.runs()) trials_.ended(now, client_.launches() - launches_at_begin_, closed, waited);
   // Record the time after the gates are open, so that the clients below do not wait for it.
   if (took_ns != 0) {
     client_.slot().job_times.add(took_ns);
-    const std::uint64_t waited = std::min(took_ns, waited_ns_.load());
     all_waited_ns_.fetch_add(waited, std::memory_order_relaxed);
     all_host_ns_.fetch_add(took_ns - waited, std::memory_order_relaxed);
     client_.slot().target_total_ns.fetch_add(took_ns, std::memory_order_relaxed);
@@ -207,10 +204,7 @@ void Jobs::take_target() noexcept {
   slot.target_total_ns.store(0);
   // The open job has the new target. One that the law has left open closes now.
   if (open_ != 0 && closed_ns_ == 0) look_ns_ = 0;
-  if (trials_.runs()) {
-    close_open_job(base::monotonic_ns());
-    trials_.skip();
-  }
+  if (trials_.runs()) close_without_trial();
   show_target(std::nullopt);
 }
 
@@ -310,14 +304,17 @@ void Jobs::open_explicit(std::uint64_t until_ns) noexcept {
 void Jobs::hold_for_announced(std::uint64_t until_ns) noexcept {
   const std::lock_guard lock(mutex_);
   open_explicit(until_ns);
-  close_open_job(base::monotonic_ns());  // of a transparent job that runs with open gates
-  trials_.skip();
+  close_without_trial();  // of a transparent job that runs with open gates
   if (open_ == 1) began_ns_ = 0;
 }
 
 void Jobs::close_now() noexcept {
   const std::lock_guard lock(mutex_);
-  if (has_target()) return;
+  if (!has_target()) close_without_trial();
+}
+
+/// Closes the gates of the open job. That is no evidence of when they may close.
+void Jobs::close_without_trial() noexcept {
   close_open_job(base::monotonic_ns());
   trials_.skip();
 }

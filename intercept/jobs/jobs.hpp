@@ -159,6 +159,7 @@ class Jobs {
   void note_begin(std::uint64_t now_ns, std::uint64_t until_ns) noexcept;
   void end_open(std::uint64_t now_ns) noexcept;
   void close_open_job(std::uint64_t now_ns) noexcept;
+  void close_without_trial() noexcept;
   bool must_close(std::uint64_t now_ns, bool closed, std::uint64_t kind) noexcept;
   Wait begin_wait(bool surely) noexcept;
   void count_wait(const Wait& wait, std::uint64_t now_ns) noexcept;

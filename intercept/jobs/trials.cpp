@@ -72,8 +72,7 @@ Trials::Step Trials::look(std::uint64_t now, std::uint64_t launches) noexcept {
 
 void Trials::ended(std::uint64_t now, std::uint64_t launches, std::uint64_t closed,
                    std::uint64_t waited) noexcept {
-  runs_ = false;
-  closes_at_wait_.store(false);
+  skip();
   const LowerClients lower = lower_clients(client_, now);
   CloseLaw::Job job;
   job.waited_ns = waited;

@@ -21,6 +21,25 @@ class Repair : public BoardTest {
   controller::Clients clients_{*board_, tally_};
 };
 
+/// A controller that has adopted the board. This process asks it.
+class Restarted {
+ public:
+  explicit Restarted(controller::Clients& clients)
+      : registry_("test", clients, leases_, commands_, admission_) {
+    controller::adopt(clients, admission_, base::monotonic_ns());
+    from_.peer.process = std::make_shared<const controller::ClientProcess>(
+        controller::ClientProcess::with_pid(getpid()));
+  }
+  shm::Reply answer(const shm::Request& request) { return registry_.answer(from_, request); }
+
+ private:
+  controller::OwnUser admission_;
+  controller::Leases leases_;
+  controller::CommandReader commands_;
+  controller::Registry registry_;
+  controller::Connection from_;
+};
+
 // Prevents: a client that goes live while the controller finds it gone loses its slot, and another
 // process gets a slot that is in use.
 TEST_F(Repair, OnlyAClientThatIsStillReservedLosesItsSlot) {
@@ -41,17 +60,10 @@ TEST_F(Repair, ASlotWhoseReplyWasLostIsTakenBack) {
   set_state(0, SlotState::kReserved, 5);
   slot(0).pid.store(static_cast<std::uint32_t>(getpid()));
   slot(0).attached_ns.store(base::monotonic_ns());
-  controller::OwnUser admission;
-  controller::adopt(clients_, admission, base::monotonic_ns());
+  Restarted restarted(clients_);
   ASSERT_EQ(clients_.info(0).state, SlotState::kReserved) << "its client may be about to go live";
-  controller::Leases leases;
-  controller::CommandReader commands;
-  controller::Registry registry("test", clients_, leases, commands, admission);
-  controller::Connection from;
-  from.peer.process = std::make_shared<const controller::ClientProcess>(
-      controller::ClientProcess::with_pid(getpid()));
   for (const int device : {1, 2}) {
-    ASSERT_EQ(registry.answer(from, good_request(5, device)).status, shm::ReplyStatus::kOk);
+    ASSERT_EQ(restarted.answer(good_request(5, device)).status, shm::ReplyStatus::kOk);
   }
   EXPECT_EQ(std::popcount(board_->used.load()), 2) << "the first one, or one of this controller";
 }
@@ -70,19 +82,12 @@ TEST_F(Repair, ASlotBesideTheOneThatAttachesAgainIsTakenBack) {
   set_state(1, SlotState::kDead, 5);
   set_state(3, SlotState::kReserved, 5);
   ASSERT_TRUE(slot(2).alive.take());
-  controller::OwnUser admission;
-  controller::adopt(clients_, admission, base::monotonic_ns());
-  controller::Leases leases;
-  controller::CommandReader commands;
-  controller::Registry registry("test", clients_, leases, commands, admission);
-  controller::Connection from;
-  from.peer.process = std::make_shared<const controller::ClientProcess>(
-      controller::ClientProcess::with_pid(getpid()));
+  Restarted restarted(clients_);
   shm::Request request = good_request(5, 1);
   request.slot = 2;
   request.generation = 1;
   request.board_id = board_->board_id.load();
-  ASSERT_EQ(registry.answer(from, request).status, shm::ReplyStatus::kOk);
+  ASSERT_EQ(restarted.answer(request).status, shm::ReplyStatus::kOk);
   EXPECT_EQ(clients_.info(0).state, SlotState::kFree);
   EXPECT_EQ(clients_.info(1).state, SlotState::kFree);
   EXPECT_EQ(clients_.info(2).state, SlotState::kLive);

@@ -27,6 +27,16 @@ void say(const char* what, const CloseLaw::Status& status, double share, double 
          static_cast<unsigned long long>(status.jobs));
 }
 
+/// Of so many jobs, those while a level was tried.
+int jobs_while_tried(Together& run, const Program& program, std::uint64_t jobs) {
+  int tried = 0;
+  for (; jobs > 0; --jobs) {
+    run.run(program, 1);
+    if (run.status().pairs != 0) ++tried;
+  }
+  return tried;
+}
+
 // The point of the law: 1,000 launches in 5 ms that keep the GPU busy for 1.5 ms. Closed gates give
 // best effort nothing of the rest.
 TEST(CloseLaw, AHostBoundJobGivesAwayWhatItDoesNotNeed) {
@@ -62,11 +72,7 @@ TEST(CloseLaw, AJobThatKeepsTheGpuBusyClosesAtFirst) {
   EXPECT_EQ(status.state, State::kClosesAtFirst);
   EXPECT_EQ(status.level, 0U);
   EXPECT_LT(status.jobs, 200U);
-  int later = 0;
-  for (int i = 0; i < 40'000; ++i) {
-    run.run(graph, 1);
-    if (run.status().pairs != 0) ++later;
-  }
+  const int later = jobs_while_tried(run, graph, 40'000);
   printf("%d of 40000 jobs while a level was tried\n", later);
   EXPECT_LT(later, 40'000 / 100);
   EXPECT_EQ(run.status().state, State::kClosesAtFirst);
@@ -80,17 +86,9 @@ TEST(CloseLaw, AJobThatIsNearlyAllWaitIsNotTriedAtFirst) {
   graph.gpu = 1;
   graph.kernel = 2;
   Together run(2);
-  int later = 0;
-  const auto tried = [&](std::uint64_t jobs) {
-    for (later = 0; jobs > 0; --jobs) {
-      run.run(graph, 1);
-      if (run.status().pairs != 0) ++later;
-    }
-    return later;
-  };
-  EXPECT_EQ(tried(CloseLaw::kFirstPause - 2), 0);
+  EXPECT_EQ(jobs_while_tried(run, graph, CloseLaw::kFirstPause - 2), 0);
   EXPECT_EQ(run.status().state, State::kClosesAtFirst) << "so it may be predicted";
-  EXPECT_GT(tried(200), 5) << "it may be wrong";
+  EXPECT_GT(jobs_while_tried(run, graph, 200), 5) << "it may be wrong";
   EXPECT_EQ(run.status().level, 0U) << "in force is what was found";
 }
 
