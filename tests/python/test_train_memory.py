@@ -33,7 +33,7 @@ def test_one_item_is_tried_if_no_larger_grant_comes(fake, monkeypatch, capsys):
     """The fit is an estimate: a training waited indefinitely for a grant just above what its GPU could give. Seen on an
     H200. If one item does run out of memory, it is tried now and then, and the program says that it waits."""
     monkeypatch.setattr(sluice.train, "_TRUST_LINE_S", 0.02)
-    monkeypatch.setattr(sluice.train, "_SAY_S", 0.04)
+    monkeypatch.setattr(sluice.train, "_SAY_S", 0.12)  # more than one item waits, less than all of them
     training = Training(fake)
     line = sluice.train._training.line
     for items, peak in ((1, 999), (1, 150), (4, 300)):
@@ -41,6 +41,7 @@ def test_one_item_is_tried_if_no_larger_grant_comes(fake, monkeypatch, capsys):
     fake.grant(149)
     assert sizes_of_a_batch(training) == [1] * BATCH
     assert "waits for memory" not in capsys.readouterr().err
+    monkeypatch.setattr(sluice.train, "_SAY_S", 0.04)
     later = threading.Timer(0.005, fake.grant, (NO_LIMIT,))
     begun = time.monotonic()
     killed = 0
