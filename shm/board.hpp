@@ -337,6 +337,7 @@ static_assert(offsetof(MemoryLine, broker) == 88 && offsetof(MemoryLine, obedien
 static_assert(offsetof(MemoryLine, refused) == 104);
 static_assert(offsetof(MemoryLine, refused_allocations) == 100);
 static_assert(offsetof(Slot, turn) == 4736 && offsetof(TurnLine, called) == 20);
+static_assert(offsetof(TurnLine, covered) == 24 && offsetof(TurnLine, arrived) == 32);
 static_assert(sizeof(Slot) == 4864 && sizeof(Slot) % kLine == 0);
 static_assert(offsetof(Board, magic) == 0 && offsetof(Board, layout_version) == 8);
 static_assert(offsetof(Board, size) == 12 && offsetof(Board, board_id) == 16);

@@ -18,7 +18,14 @@ struct TurnLine {
   Word used;        ///< Time of its turns, divided by its weight. The owner writes.
   HalfWord takes;   ///< 1 while the client takes turns. The owner writes.
   HalfWord called;  ///< Futex: whoever ends its turn counts it up, and wakes the next one.
-  std::array<std::uint8_t, 104> reserved;
+  /// For which part of the time the client has had a job, in 1/1000, without the time for which it
+  /// was held; 0: unknown. The owner writes.
+  HalfWord covered;
+  std::array<std::uint8_t, 4> reserved_before;
+  /// The number of the last wait on the gate that each of some streams of the owner has come to.
+  /// The GPU writes, the owner reads.
+  std::array<Word, 8> arrived;
+  std::array<std::uint8_t, 32> reserved;
 };
 static_assert(sizeof(TurnLine) == 128);
 

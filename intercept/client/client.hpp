@@ -39,7 +39,7 @@ class Client : public ClientSlot {
         pacer_(*this, memory_, shared.streams, shared.poller, shared.gpu_time),
         early_switch_(*this),
         slices_(*this, shared.keeper),
-        turns_(*this, shared.keeper, shared.poller) {}
+        turns_(*this, memory_.arrivals(), shared.keeper, shared.poller) {}
 
   [[nodiscard]] GateMemory& memory() noexcept { return memory_; }
   [[nodiscard]] Jobs& jobs() noexcept { return jobs_; }

@@ -12,6 +12,11 @@ namespace sluice::intercept {
 
 using shm::PolicyKind;
 
+/// An unknown duration counts as longer than most kernels of large models. With a greater value,
+/// the launch would hardly ever run next to a program that always has the next job announced, and
+/// so would stay unknown.
+constexpr std::uint64_t kUnknownNs = 2'000'000;
+
 /// Ends when another policy comes into force, because under that policy other threads may keep the
 /// stream from ever being idle, and when the launch has to be refused. Time with a closed gate does
 /// not count: earlier waits of a device policy may then hold the work in the stream, as hold()
@@ -109,10 +114,6 @@ inline void Pacer::wait_for_slack(const LaunchDuration* duration, bool graph, CU
   if (graph && duration != nullptr && duration->preemptible()) return;
   const std::uint32_t ns =
       duration == nullptr ? LaunchDuration::kUnbounded : duration->longest_ns();
-  // An unknown duration counts as longer than most kernels of large models. With a greater value,
-  // the launch would hardly ever run next to a program that always has the next job announced, and
-  // so would stay unknown.
-  constexpr std::uint64_t kUnknownNs = 2'000'000;
   if (ns > spacing_ns) {
     memory_.wait_for_slack(named, ns == LaunchDuration::kUnbounded ? kUnknownNs : ns);
   }
@@ -183,6 +184,7 @@ inline void Pacer::add_to_account(Stream& stream, std::uint64_t ns, std::uint64_
   // This wait comes first: the gate is read after it, and closes before the slack becomes
   // sufficient again.
   if (in_time && client_.outranked()) wait_for_slack(due.duration, graph, named, spacing.ns());
+  if (in_time && client_.takes_turns()) note_work(stream, due, graph, spacing.ns());
   if (due.wait) put_wait(entry, stream, named, graph && !in_time);
   if (in_time && begin_sample(stream, due.duration, named)) place.sampled = due.duration;
 }
@@ -238,10 +240,32 @@ void Pacer::write_off_idle(const Stream& own) noexcept {
   });
 }
 
+int Pacer::arrivals_index(Stream& stream) noexcept {
+  int index = stream.arrivals.load(std::memory_order_relaxed);
+  if (index >= 0) return index;
+  const int taken = memory_.arrivals().take_index();
+  if (taken < 0 || stream.arrivals.compare_exchange_strong(index, taken)) return taken;
+  memory_.arrivals().give_back(taken);  // another thread launches into the stream too
+  return index;
+}
+
+/// How long the GPU is busy with the launch at most, from the wait in front of it on.
+void Pacer::note_work(Stream& stream, const Due& due, bool graph,
+                      std::uint64_t spacing_ns) noexcept {
+  const int index = arrivals_index(stream);
+  if (index < 0) return;
+  std::uint64_t ns = due.duration == nullptr ? LaunchDuration::kUnbounded : due.duration->ns();
+  if (ns == LaunchDuration::kUnbounded) ns = kUnknownNs;
+  if (graph && due.duration != nullptr && due.duration->preemptible()) ns = spacing_ns;
+  memory_.arrivals().add_work(index, ns, due.wait);
+}
+
 /// Remembers a refused wait as owed: the next launch of the stream tries again. The launch itself
 /// was counted as gated and is recounted as kBypassRefusedWait.
 void Pacer::put_wait(Entry entry, Stream& stream, CUstream named, bool begins_group) noexcept {
   const NoCancel whole;
+  const int index = client_.takes_turns() ? arrivals_index(stream) : -1;
+  if (index >= 0) memory_.write_arrival(named, index);
   const bool put = memory_.wait_for_open(named);
   const bool still_device = client_.policy().kind == PolicyKind::kDevice;
   if (put) {
@@ -353,6 +377,7 @@ void Pacer::end(Stream& stream, bool gone) noexcept {
   stream.sampler.end_stream(gone);
   stream.run_ahead.end_stream(gone);
   no_longer_stuck(stream);
+  memory_.arrivals().give_back(stream.arrivals.exchange(-1));
   {
     const std::lock_guard lock(stream.lock);
     run_ns_.fetch_sub(std::exchange(stream.run_ns, 0));

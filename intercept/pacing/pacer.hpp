@@ -108,6 +108,8 @@ class Pacer {
   Waited ask_stuck(Stream& stream, Query query) noexcept;
   void no_longer_stuck(Stream& stream) noexcept;
   void put_wait(Entry entry, Stream& stream, CUstream named, bool begins_group) noexcept;
+  [[nodiscard]] int arrivals_index(Stream& stream) noexcept;
+  void note_work(Stream& stream, const Due& due, bool graph, std::uint64_t spacing_ns) noexcept;
   void write_off_idle(const Stream& own) noexcept;
 
   ClientSlot& client_;

@@ -99,6 +99,7 @@ struct Stream {
   std::array<GroupEnd, 2> group_ends{};  ///< For even and odd groups.
   std::uint32_t ended = 0;               ///< Streams that had this record before.
 
+  std::atomic<int> arrivals{-1};  ///< Its index in Arrivals; -1: none yet.
   Sampler sampler;
   std::atomic<bool> sampled{false};  ///< In the list of Pacer::collect_samples().
   Stream* next_sampled = nullptr;

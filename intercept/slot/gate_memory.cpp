@@ -28,6 +28,17 @@ bool GateMemory::wait_for_slack(CUstream stream, std::uint64_t gpu_ns) noexcept 
          CUDA_SUCCESS;
 }
 
+void GateMemory::write_arrival(CUstream stream, int index) noexcept {
+  const CUdeviceptr gate = address();
+  if (gate == 0) return;
+  const CUdeviceptr word =
+      gate + kArrivalsBehindGate + static_cast<std::size_t>(index) * sizeof(shm::TurnLine::Word);
+  const std::uint64_t number = arrivals_.next(index);
+  const CUresult result =
+      driver().cuStreamWriteValue64_v2(stream, word, number, CU_STREAM_WRITE_VALUE_DEFAULT);
+  if (result != CUDA_SUCCESS) arrivals_.take_back(index);
+}
+
 /// Tries once more with a new registration, because the context of the old one may have ended
 /// unseen.
 CUresult GateMemory::put(CUstream stream, std::size_t behind_gate, std::uint64_t value,

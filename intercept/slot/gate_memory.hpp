@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "intercept/slot/arrivals.hpp"
 #include "intercept/slot/client_slot.hpp"
 
 namespace sluice::intercept {
@@ -17,13 +18,22 @@ namespace sluice::intercept {
 class GateMemory {
  public:
   /// `view`: the board, mapped for this client alone. It must stay mapped until the process ends.
-  GateMemory(ClientSlot& client, void* view) noexcept : client_(client), view_(view) {}
+  GateMemory(ClientSlot& client, void* view) noexcept
+      : client_(client),
+        view_(view),
+        arrivals_(client.shared().turn.arrived, client.time_scale()) {}
+
+  [[nodiscard]] Arrivals& arrivals() noexcept { return arrivals_; }
 
   /// Puts a wait for the open gate into the stream. False if the driver refuses it; then the next
   /// launch is not gated. If the device cannot wait at all, the policy falls back to event:2.
   bool wait_for_open(CUstream stream) noexcept;
   /// Puts a wait into the stream until the slack is at least `gpu_ns` of GPU time.
   bool wait_for_slack(CUstream stream, std::uint64_t gpu_ns) noexcept;
+
+  /// Puts the next number of the stream with this index into the stream (Arrivals). Only for a
+  /// client that may write to the board.
+  void write_arrival(CUstream stream, int index) noexcept;
 
   struct Addresses {
     CUdeviceptr gate;
@@ -41,6 +51,9 @@ class GateMemory {
  private:
   static constexpr std::size_t kSlackBehindGate =
       offsetof(shm::Slot, slack_ns) - offsetof(shm::Slot, gate);
+  static constexpr std::size_t kArrivalsBehindGate = offsetof(shm::Slot, turn) +
+                                                     offsetof(shm::TurnLine, arrived) -
+                                                     offsetof(shm::Slot, gate);
   /// The device address of the gate. Registers the board if necessary. 0 if that fails.
   CUdeviceptr address() noexcept;
   CUdeviceptr register_alone() noexcept;
@@ -51,6 +64,7 @@ class GateMemory {
 
   ClientSlot& client_;
   void* view_;
+  Arrivals arrivals_;
   std::atomic<bool> registering_{false};          ///< A thread is inside register_page().
   std::atomic<std::uint32_t> contexts_ended_{0};  ///< Of those in which the board was registered.
   std::atomic<CUdeviceptr> gate_{0};              ///< 0: not registered.

@@ -112,9 +112,10 @@ SliceRule::Slice SliceRule::wanted(const shm::Board& board, int slot,
           info.priority == priority && own.turn.takes.load() != 0 && other.turn.takes.load() != 0;
       if (info.priority < highest && !in_turn && is_busy(other, now_ns)) ++busy;
     });
-    if (busy > 1) return {0, SliceState::kSeveral};
     const SliceState state = about_those_above(board, slot, now_ns);
-    return {state == SliceState::kShort ? kShortUs : 0, state};
+    if (state != SliceState::kShort) return {0, state};
+    if (busy > 1) return {0, SliceState::kSeveral};
+    return {kShortUs, state};
   }
   const bool holds_at_once = own.target.load() == 0;
   const std::uint32_t us = below && !equal && holds_at_once ? fitting_us(own, time_scale_) : 0;

@@ -28,11 +28,22 @@ void Slices::tick(std::uint64_t now_ns, std::uint64_t host_ns, std::uint64_t wai
   launches_ = launches;
   words.gpu_share.store(
       share_.tick(words.gpu_ns.load(), words.job_times.ended.load(), host_ns, waited_ns));
+  if (!client_.gate_closed()) note_coverage();
   const SliceRule::Slice slice = rule_.tick(client_.seat().board, client_.seat().slot, now_ns);
   wanted_.store(slice);
   const bool due = slice != set_now_.load() ||
                    changes_.load() != g_process.channel_groups.changes(client_.device());
   if (due) setter_.wake();
+}
+
+/// The mean of the last second or so.
+void Slices::note_coverage() noexcept {
+  constexpr std::uint32_t kTicks = 32;
+  const shm::Slot& words = client_.slot();
+  const bool has_job = shm::is_active(words.job.load()) || shm::is_active(words.open_job.load());
+  shm::HalfWord& covered = client_.slot().turn.covered;
+  const std::uint32_t sum = covered.load() * (kTicks - 1);
+  covered.store((has_job ? sum + 1000 + kTicks - 1 : sum) / kTicks);
 }
 
 void Slices::apply() noexcept {

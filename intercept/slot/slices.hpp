@@ -21,6 +21,7 @@ class Slices {
   void apply() noexcept;
 
  private:
+  void note_coverage() noexcept;
   void show(SliceRule::Slice slice) noexcept;
 
   ClientSlot& client_;

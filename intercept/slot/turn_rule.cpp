@@ -4,8 +4,10 @@
 #include <limits>
 #include <utility>
 
+#include "intercept/slot/slice_rule.hpp"
 #include "shm/gates.hpp"
 #include "shm/policy.hpp"
+#include "shm/slice.hpp"
 #include "shm/view.hpp"
 
 namespace sluice::intercept {
@@ -49,6 +51,46 @@ void for_each_equal(const shm::Board& board, int slot, std::uint64_t now_ns, Vis
   });
 }
 
+/// Whether a client loses nothing by turns: it always has work, and is bound by the GPU. In the
+/// turn of another client, the GPU is idle now and then.
+bool keeps_gpu_busy(const shm::Slot& slot, bool already) noexcept {
+  constexpr std::uint32_t kCovers = 900;
+  constexpr std::uint32_t kStillCovers = 750;
+  return slot.turn.covered.load() >= (already ? kStillCovers : kCovers) &&
+         slot.gpu_share.load() >= (already ? SliceRule::kIdleShare : SliceRule::kBusyShare);
+}
+
+/// Whether the client would have a short slice if it ran alone below those above.
+bool wants_short_slice(const shm::Slot& slot) noexcept {
+  const auto state = static_cast<shm::SliceState>(slot.slice_state.load());
+  return state == shm::SliceState::kSeveral || state == shm::SliceState::kShort;
+}
+
+/// Whether short slices are right but for the number of busy clients, all of which can take turns
+/// at no cost.
+bool turns_pay(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept {
+  const shm::Slot& own = board.slots[static_cast<std::size_t>(slot)];
+  const auto info = SlotInfo::unpack(own.info.load());
+  const bool already = own.turn.takes.load() != 0;
+  const auto fits = [&](const shm::Slot& client) {
+    return client.reader.load() == 0 && wants_short_slice(client) &&
+           shm::Policy::unpack(client.policy.load()).kind == shm::PolicyKind::kDevice &&
+           keeps_gpu_busy(client, already);
+  };
+  if (!fits(own)) return false;
+  bool all = true;
+  bool alone = true;
+  shm::for_each_other(board.used.load(), slot, [&](int index) {
+    const shm::Slot& other = board.slots[static_cast<std::size_t>(index)];
+    const SlotInfo its = SlotInfo::unpack(other.info.load());
+    const bool here = its.state == shm::SlotState::kLive && its.device == info.device;
+    if (!here || its.priority > info.priority || !is_busy(other, now_ns)) return;
+    alone = false;
+    all = all && its.priority == info.priority && fits(other);
+  });
+  return all && !alone;
+}
+
 }  // namespace
 
 bool should_take_turns(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept {
@@ -60,7 +102,7 @@ bool should_take_turns(const shm::Board& board, int slot, std::uint64_t now_ns) 
     weighted = weighted || other.requested_weight.load() != 0;
     alone = false;
   });
-  return weighted && !alone;
+  return !alone && (weighted || turns_pay(board, slot, now_ns));
 }
 
 /// What the others of the group say now.
@@ -91,11 +133,10 @@ struct TurnRule::Others {
 };
 
 TurnRule::Decision TurnRule::look(const shm::Board& board, int slot,
-                                  std::uint64_t now_ns) noexcept {
+                                  std::uint64_t now_ns, bool drained) noexcept {
   const shm::Slot& own = board.slots[static_cast<std::size_t>(slot)];
   if (!should_take_turns(board, slot, now_ns)) {
-    has_turn_ = false;
-    wanted_ = false;
+    lose();
     Decision decision;
     decision.used = used_;
     decision.look_ns = kNever;
@@ -106,11 +147,16 @@ TurnRule::Decision TurnRule::look(const shm::Board& board, int slot,
   const SlotInfo info = SlotInfo::unpack(own.info.load());
   const std::uint32_t group = (std::uint32_t{info.device} << 8U) | info.priority;
   const bool stopped = now_ns - std::exchange(looked_ns_, now_ns) > scaled(kLookNs) + kStoppedNs;
-  if (std::exchange(group_, group) != group || stopped) {
-    has_turn_ = false;
-    wanted_ = false;
-  }
+  if (std::exchange(group_, group) != group || stopped) lose();
   const Others others(board, slot, used_, now_ns);
+  if (drain_ns_ != 0) {
+    const std::uint64_t passed = now_ns - drain_ns_;
+    const bool second = others.until_ns != 0 && others.is_before;
+    const bool waits = !drained && !second && others.next >= 0;
+    if (waits && passed < scaled(kMostDrainNs)) return drain(now_ns);
+    used_ += passed / weight_of(own);
+    return end(others, second, now_ns);
+  }
   return has_turn_ ? with_turn(own, others, now_ns) : without_turn(own, others, now_ns);
 }
 
@@ -136,11 +182,33 @@ TurnRule::Decision TurnRule::with_turn(const shm::Slot& own, const Others& other
     begin(own, now_ns);
     return go_on(turn, now_ns);
   }
+  // Two that run at once with short slices get much less than half each.
+  if (idle || is_second || others.next < 0) return end(others, is_second, now_ns);
+  drain_ns_ = now_ns;
+  return drain(now_ns);
+}
+
+/// The gate is closed, and nobody else begins.
+TurnRule::Decision TurnRule::drain(std::uint64_t now_ns) const noexcept {
+  Decision decision = wait(now_ns + scaled(kDrainLookNs));
+  decision.until_ns = drain_ns_ + scaled(kMostDrainNs) + kGraceNs;
+  return decision;
+}
+
+TurnRule::Decision TurnRule::end(const Others& others, bool is_second,
+                                 std::uint64_t now_ns) noexcept {
   has_turn_ = false;
+  drain_ns_ = 0;
   Decision decision = wait(now_ns + scaled(kLookNs));
   decision.runs = others.next < 0 && !is_second;
   if (!is_second) decision.call = others.next;
   return decision;
+}
+
+void TurnRule::lose() noexcept {
+  has_turn_ = false;
+  wanted_ = false;
+  drain_ns_ = 0;
 }
 
 TurnRule::Decision TurnRule::without_turn(const shm::Slot& own, const Others& others,

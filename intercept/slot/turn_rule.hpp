@@ -8,7 +8,7 @@
 namespace sluice::intercept {
 
 /// Whether the client of `slot` should take turns: it can, and it or another one that can has a
-/// weight.
+/// weight, or nothing else is between them and short slices.
 [[nodiscard]] bool should_take_turns(const shm::Board& board, int slot,
                                      std::uint64_t now_ns) noexcept;
 
@@ -28,6 +28,10 @@ class TurnRule {
   static constexpr std::uint64_t kIdleNs = 1'000'000;
   /// The turn of an owner that is stopped is void so long after its end.
   static constexpr std::uint64_t kGraceNs = 10'000'000;
+  /// How often the owner looks whether the GPU has come to its closed gate at the end of its turn,
+  /// and for how long at most.
+  static constexpr std::uint64_t kDrainLookNs = 30'000;
+  static constexpr std::uint64_t kMostDrainNs = 20'000'000;
   /// A client that waits for nothing looks again after this time.
   static constexpr std::uint64_t kLookNs = 20'000'000;
   /// A client whose watcher has been silent for this long is stopped, and takes no turns.
@@ -45,8 +49,13 @@ class TurnRule {
   /// `time_scale`: how many times slower than real time the device runs.
   explicit TurnRule(double time_scale = 1) noexcept : time_scale_(time_scale) {}
 
-  /// For the client in `slot`. The caller writes the decision to the board at once.
-  Decision look(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept;
+  /// For the client in `slot`. The caller writes the decision to the board at once. `drained`:
+  /// whether no work of the client that the closed gate does not hold is left on the GPU; it
+  /// matters while drains().
+  Decision look(const shm::Board& board, int slot, std::uint64_t now_ns,
+                bool drained = true) noexcept;
+  /// Whether the turn is over but for what runs on the GPU.
+  [[nodiscard]] bool drains() const noexcept { return drain_ns_ != 0; }
 
  private:
   struct Others;
@@ -58,6 +67,10 @@ class TurnRule {
                                    std::uint64_t now_ns) noexcept;
   [[nodiscard]] Decision without_turn(const shm::Slot& own, const Others& others,
                                       std::uint64_t now_ns) noexcept;
+  [[nodiscard]] Decision drain(std::uint64_t now_ns) const noexcept;
+  [[nodiscard]] Decision end(const Others& others, bool is_second,
+                             std::uint64_t now_ns) noexcept;
+  void lose() noexcept;
   void begin(const shm::Slot& own, std::uint64_t now_ns) noexcept;
   [[nodiscard]] Decision go_on(std::uint64_t left_ns, std::uint64_t now_ns) const noexcept;
   [[nodiscard]] Decision wait(std::uint64_t look_ns) const noexcept;
@@ -70,6 +83,7 @@ class TurnRule {
   std::uint64_t looked_ns_ = 0;  ///< When that was.
   std::uint64_t since_ns_ = 0;   ///< Begin of the turn.
   std::uint64_t held_ns_ = 0;    ///< For how long others had held it by then.
+  std::uint64_t drain_ns_ = 0;   ///< Since when it waits for its GPU; 0: it does not.
   std::uint64_t idle_ns_ = 0;    ///< Since when it has had no work in its turn; 0: it has some.
 };
 

@@ -37,8 +37,12 @@ void Turns::run() noexcept {
   for (;;) {
     const std::uint32_t calls = called.load();
     const std::uint64_t now = base::monotonic_ns();
-    const TurnRule::Decision decision = rule_.look(client_.seat().board, client_.seat().slot, now);
+    const bool drained = arrivals_.complete(now);
+    const bool drained_before = rule_.drains();
+    const TurnRule::Decision decision =
+        rule_.look(client_.seat().board, client_.seat().slot, now, drained);
     obey(decision);
+    if (rule_.drains() && !drained_before) arrivals_.gate_closed(base::monotonic_ns());
     const std::uint64_t later = base::monotonic_ns();
     if (later < decision.look_ns) base::futex_wait(called, calls, decision.look_ns - later);
   }

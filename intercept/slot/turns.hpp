@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "intercept/driver/threads.hpp"
+#include "intercept/slot/arrivals.hpp"
 #include "intercept/slot/client_slot.hpp"
 #include "intercept/slot/turn_rule.hpp"
 
@@ -14,8 +15,12 @@ namespace sluice::intercept {
 class Turns {
  public:
   /// `keeper` must call start_if_due() when woken. `poller` finds the ends of jobs.
-  Turns(ClientSlot& client, Worker& keeper, Worker& poller) noexcept
-      : client_(client), keeper_(keeper), poller_(poller), rule_(client.time_scale()) {}
+  Turns(ClientSlot& client, Arrivals& arrivals, Worker& keeper, Worker& poller) noexcept
+      : client_(client),
+        arrivals_(arrivals),
+        keeper_(keeper),
+        poller_(poller),
+        rule_(client.time_scale()) {}
 
   /// For the watcher: has the thread started when turns begin, and wakes it.
   void tick(std::uint64_t now_ns) noexcept;
@@ -30,6 +35,7 @@ class Turns {
   enum class Thread : std::uint8_t { kNone, kWanted, kRuns };
 
   ClientSlot& client_;
+  Arrivals& arrivals_;
   Worker& keeper_;
   Worker& poller_;
   TurnRule rule_;  ///< Of the thread.

@@ -229,8 +229,10 @@ class Pair:
         folder: Path,
         options: list[list[str]] | None = None,
         variables: list[dict[str, str]] | None = None,
+        settle_s: float = SETTLE_S,
     ):
         self.names = names
+        self.settle_s = settle_s
         options = options or [["--priority", "1"], *([["--priority", "0"]] * (len(names) - 1))]
         self.environment = {**os.environ, "SLUICE_SESSION": f"slices-{os.getpid()}"}
         self.shared = folder / "shared"
@@ -267,9 +269,9 @@ class Pair:
         """Lets these programs run. Returns when what counts began and ended."""
         for i in range(len(self.names)):
             self.flags[i] = RUNS if i in running else PAUSED
-        time.sleep(SETTLE_S)
+        time.sleep(self.settle_s)
         begin = time.monotonic()
-        time.sleep(seconds - SETTLE_S)
+        time.sleep(seconds - self.settle_s)
         return begin, time.monotonic()
 
     def end(self) -> list[list[tuple[float, float]]]:

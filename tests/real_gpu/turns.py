@@ -22,13 +22,19 @@ PAIRS = {
     "torch": ["MobileNetV2 training", "prefill"],
     "vit2": ["ViT graph", "MobileNetV2 training", "prefill"],
 }
-# Of the two best-effort programs: the weights, and the slice of both.
-CONDITIONS = {"no weights": ("none", "none", "auto"), "1 and 1": ("1", "1", "auto"), "3 and 1": ("3", "1", "auto")}
+DEVICE = "device:200us"
+SETTLE_S = 3.0  # turns without weights begin after some time in which all are busy
+# Of the two best-effort programs: the policy and the slice of both, and the weights.
+CONDITIONS = {
+    "no weights": (DEVICE, "auto", "none", "none"),
+    "1 and 1": (DEVICE, "auto", "1", "1"),
+    "3 and 1": (DEVICE, "auto", "3", "1"),
+}
 BELOW = {
-    "no weights": ("none", "none", "auto"),
-    "no weights, slices 100us": ("none", "none", "100us"),
-    "1 and 1": ("1", "1", "auto"),
-    "1 and 1, slices 100us": ("1", "1", "100us"),
+    "no Sluice": ("none", "off", "none", "none"),
+    "no slices": (DEVICE, "off", "none", "none"),
+    "default": (DEVICE, "auto", "none", "none"),
+    "1 and 1": (DEVICE, "auto", "1", "1"),
 }
 
 
@@ -39,16 +45,17 @@ def measure(pair: str, options: argparse.Namespace) -> dict:
     conditions = BELOW if critical else CONDITIONS
     everyone = range(len(names))
     with tempfile.TemporaryDirectory() as folder:
-        run = Pair(names, Path(folder), [["--priority", "1"]] * critical + [["--priority", "0"]] * 2)
+        exec_options = [["--priority", "1"]] * critical + [["--priority", "0"]] * 2
+        run = Pair(names, Path(folder), exec_options, settle_s=SETTLE_S)
         alone: list[list] = [[] for _ in names]
         windows: dict[str, list] = {condition: [] for condition in conditions}
         states = {}
         for _ in range(rounds):
             for i in everyone:
                 alone[i].append(run.window([i], seconds))
-            for condition, (first, second, slice_) in conditions.items():
-                run.set(critical, "--weight", first, "--slice", slice_)
-                run.set(critical + 1, "--weight", second, "--slice", slice_)
+            for condition, (policy, slice_, *weights) in conditions.items():
+                for i, weight in enumerate(weights):
+                    run.set(critical + i, "--weight", weight, "--slice", slice_, "--policy", policy)
                 windows[condition].append(run.window(everyone, seconds))
                 states[condition] = run.status()
         logs = run.end()
@@ -86,7 +93,7 @@ def show(result: dict) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    run_pairs(parser, PAIRS, 3.0, measure, show)
+    run_pairs(parser, PAIRS, 5.0, measure, show)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,73 @@
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "shm/turn_line.hpp"
+
+namespace sluice::intercept {
+
+/// Whether the GPU has come to the closed gate of a client that takes turns: then none of the
+/// client's kernels runs, and the next one may begin. In front of each wait on the gate the GPU
+/// writes the wait's number. What the GPU has begun after the last wait of a stream shows in no
+/// number, so the learned duration of that work counts.
+///
+/// An answer that is wrong costs time only: two programs run at once for a moment, or nobody does.
+class Arrivals {
+ public:
+  static constexpr std::size_t kStreams = std::tuple_size_v<decltype(shm::TurnLine::arrived)>;
+
+  /// `arrived`: the words of the client's slot. `time_scale`: how many times slower than real time
+  /// the device runs.
+  Arrivals(const std::array<shm::TurnLine::Word, kStreams>& arrived, double time_scale) noexcept
+      : arrived_(arrived), time_scale_(time_scale) {}
+
+  // For launching threads. A stream has an index from its first wait on.
+
+  /// -1: none is left.
+  [[nodiscard]] int take_index() noexcept;
+  void give_back(int index) noexcept;
+  /// Before a wait is put into the stream: its number.
+  [[nodiscard]] std::uint64_t next(int index) noexcept {
+    return at(index).issued.fetch_add(1, std::memory_order_relaxed) + 1;
+  }
+  /// The driver did not take the write of that number.
+  void take_back(int index) noexcept { at(index).issued.fetch_sub(1, std::memory_order_relaxed); }
+  /// The stream is given work of so much GPU time, directly behind a wait or not.
+  void add_work(int index, std::uint64_t ns, bool behind_wait) noexcept {
+    std::atomic<std::uint64_t>& after = at(index).after_wait_ns;
+    const std::uint64_t before = behind_wait ? 0 : after.load(std::memory_order_relaxed);
+    after.store(before + ns, std::memory_order_relaxed);
+  }
+
+  // For the thread of the client's turns.
+
+  /// After the gate was closed.
+  void gate_closed(std::uint64_t now_ns) noexcept;
+  /// Whether all streams are at the gate, or idle. Call it now and then also while the gate is
+  /// open: it notes which streams have come to their last wait.
+  [[nodiscard]] bool complete(std::uint64_t now_ns) noexcept;
+
+ private:
+  struct OfStream {
+    std::atomic<bool> used{false};
+    std::atomic<std::uint64_t> issued{0};
+    std::atomic<std::uint64_t> after_wait_ns{0};  ///< Of what it was given since its last wait.
+    // Of the thread of the turns.
+    std::uint64_t at_last = 0;        ///< A wait that was the last one when the GPU came to it.
+    std::uint64_t at_last_since = 0;  ///< Since when that is known.
+    std::uint64_t when_closed = 0;    ///< The number that had arrived when the gate closed.
+  };
+  [[nodiscard]] OfStream& at(int index) noexcept {
+    return streams_[static_cast<std::size_t>(index)];
+  }
+  void look(std::uint64_t now_ns) noexcept;
+  [[nodiscard]] bool is_there(std::size_t index, std::uint64_t now_ns) noexcept;
+
+  const std::array<shm::TurnLine::Word, kStreams>& arrived_;
+  double time_scale_;
+  std::array<OfStream, kStreams> streams_;
+};
+
+}  // namespace sluice::intercept
