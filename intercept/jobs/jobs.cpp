@@ -357,6 +357,9 @@ void Jobs::open_transparent(std::uint64_t kind) noexcept {
 
 bool Jobs::hold_others() const noexcept { return client_.priority() > 0; }
 
+/// They show whether the client is bound by the GPU, for the law and for turns below others.
+bool Jobs::waits_matter() const noexcept { return hold_others() || client_.may_be_held(); }
+
 /// True also after jobs became explicit, because a transparent job that began before has no other
 /// end.
 bool Jobs::need_polling() const noexcept { return ends_matter() && transparent_.load(); }

@@ -86,7 +86,7 @@ class Jobs {
   /// Bracket a call that waits for work and ends no job itself. `surely`: it may close the gates.
   /// A call that only may wait counts if it took long.
   [[nodiscard]] Wait wait_begins(bool surely = true) noexcept {
-    return hold_others() ? begin_wait(surely) : Wait{};
+    return waits_matter() ? begin_wait(surely) : Wait{};
   }
   void wait_returned(const Wait& wait, bool surely = true) noexcept;
 
@@ -147,6 +147,7 @@ class Jobs {
   [[nodiscard]] std::optional<bool> is_done(const Asked& asked) noexcept;
   [[nodiscard]] bool knows(const Asked& asked) const noexcept;
   [[nodiscard]] bool hold_others() const noexcept;
+  [[nodiscard]] bool waits_matter() const noexcept;
   [[nodiscard]] bool ends_matter() const noexcept;
   void open_transparent(std::uint64_t kind = 0) noexcept;
   void close_transparent() noexcept;

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "shm/gates.hpp"
+#include "shm/policy.hpp"
 #include "tests/support/board_test.hpp"
 
 namespace sluice::intercept::test {
@@ -27,6 +28,8 @@ class Turns : public sluice::test::BoardTest {
     std::uint64_t stopped_until_ns = 0;
     std::uint64_t work_ns = kNever;    ///< GPU time until it has no work.
     std::uint64_t served_ns = 0;       ///< GPU time that it has had.
+    std::uint64_t kernel_ns = 0;       ///< What it runs when its gate closes runs on for so long.
+    std::uint64_t runs_until_ns = 0;   ///< Until then.
     std::uint64_t waits_since_ns = 0;  ///< Since when it has wanted to run and had nothing.
     std::uint64_t longest_wait_ns = 0;
     int turns = 0;
@@ -98,7 +101,9 @@ class Turns : public sluice::test::BoardTest {
   }
 
   void look(int index) {
-    if (is_due(index)) obey(index, program(index).rule.look(*board_, index, now_));
+    Program& looking = program(index);
+    if (!is_due(index)) return;
+    obey(index, looking.rule.look(*board_, index, now_, now_ >= looking.runs_until_ns));
   }
 
   void obey(int index, const TurnRule::Decision& decision) {
@@ -109,9 +114,12 @@ class Turns : public sluice::test::BoardTest {
     client.turn.used.store(decision.used);
     client.turn.until_ns.store(decision.until_ns);
     if (!had && decision.until_ns != 0) ++looking.turns;
+    const bool was_open = (client.gate.load() & shm::bit(index)) == 0;
+    if (was_open && !decision.runs && had) looking.runs_until_ns = now_ + looking.kernel_ns;
     decision.runs ? client.gate.fetch_and(~shm::bit(index)) : client.gate.fetch_or(shm::bit(index));
     settle_times(index);
-    looking.look_ns = decision.look_ns == kNever ? kNever : decision.look_ns + late();
+    const std::uint64_t lateness = looking.rule.drains() ? 0 : late();
+    looking.look_ns = decision.look_ns == kNever ? kNever : decision.look_ns + lateness;
     for (int i = 0; i < count_; ++i) {
       if (decision.call == i) program(i).look_ns = now_ + late();
     }
@@ -129,7 +137,10 @@ class Turns : public sluice::test::BoardTest {
       anybody = anybody || wants(i);
     }
     if (anybody && sharing == 0 && !held_) unused_ns_ += kStepNs;
-    if (sharing > 1) shared_ns_ += kStepNs;
+    int left = 0;
+    for (int i = 0; i < count_; ++i) left += program(i).lives && now_ < program(i).runs_until_ns;
+    if (sharing + left > 1) shared_ns_ += kStepNs;
+    if (left != 0 && sharing == 0) unused_ns_ -= kStepNs;
     for (int i = 0; i < count_; ++i) {
       Program& served = program(i);
       if (wants(i) && is_open(i)) {
@@ -163,6 +174,77 @@ TEST_F(Turns, WithoutAWeightNobodyTakesThem) {
   EXPECT_EQ(slot(a).turn.takes.load() + slot(b).turn.takes.load(), 0U);
   EXPECT_NEAR(served_ms(a), 100, 1);
   EXPECT_EQ(slot(a).gate.load(), 0U);
+}
+
+/// Clients below a critical one that would have short slices if they were fewer.
+class TurnsWithoutWeights : public Turns {
+ protected:
+  int add_busy(int priority = 0) {
+    const int index = add(0, priority);
+    shm::Slot& client = slot(index);
+    client.policy.store(shm::Policy{shm::PolicyKind::kDevice, {}, 0}.pack());
+    client.slice_state.store(static_cast<std::uint32_t>(shm::SliceState::kSeveral));
+    client.gpu_share.store(800);
+    client.turn.covered.store(980);
+    client.busy_ns.store(now_);
+    return index;
+  }
+  [[nodiscard]] int how_many() const {
+    int should = 0;
+    for (int i = 0; i < count_; ++i) should += should_take_turns(*board_, i, now_);
+    return should;
+  }
+};
+
+TEST_F(TurnsWithoutWeights, ThoseThatKeepTheGpuBusyTakeTurns) {
+  const int a = add_busy();
+  EXPECT_EQ(how_many(), 0);
+  add_busy();
+  EXPECT_EQ(how_many(), 2);
+  slot(a).slice_state.store(static_cast<std::uint32_t>(shm::SliceState::kShort));
+  EXPECT_EQ(how_many(), 2) << "turns go on when slices are short";
+}
+
+// Prevents: programs that leave the GPU idle have less than without turns.
+TEST_F(TurnsWithoutWeights, WhereOneLeavesTheGpuIdleThereAreNone) {
+  const int a = add_busy();
+  add_busy();
+  slot(a).gpu_share.store(600);
+  EXPECT_EQ(how_many(), 0) << "its host is slow";
+  slot(a).gpu_share.store(800);
+  slot(a).turn.covered.store(800);
+  EXPECT_EQ(how_many(), 0) << "it pauses";
+  slot(a).turn.takes.store(1);
+  slot(1).turn.takes.store(1);
+  EXPECT_EQ(how_many(), 2) << "a little less does not end them";
+  slot(a).turn.covered.store(700);
+  EXPECT_EQ(how_many(), 0);
+}
+
+TEST_F(TurnsWithoutWeights, ThoseThatDoNotTakePartEndThem) {
+  const int a = add_busy();
+  const int b = add_busy();
+  slot(a).policy.store(shm::Policy{shm::PolicyKind::kGate, {}, 0}.pack());
+  EXPECT_EQ(how_many(), 0) << "its gate stops nothing";
+  slot(a).policy.store(slot(b).policy.load());
+  slot(a).reader.store(1);
+  EXPECT_EQ(how_many(), 0);
+  slot(a).reader.store(0);
+  const int c = add_busy();
+  slot(c).slice_state.store(static_cast<std::uint32_t>(shm::SliceState::kHostBound));
+  EXPECT_EQ(how_many(), 0) << "short slices are not right for it";
+  slot(c).busy_ns.store(0);
+  EXPECT_EQ(how_many(), 2) << "it does nothing";
+}
+
+// Prevents: turns that bring nothing, because one of a third priority is busy too.
+TEST_F(TurnsWithoutWeights, OfTwoPrioritiesNobodyTakesThem) {
+  add_busy(1);
+  add_busy(1);
+  const int low = add_busy(0);
+  EXPECT_EQ(how_many(), 0);
+  slot(low).busy_ns.store(0);
+  EXPECT_EQ(how_many(), 2);
 }
 
 TEST_F(Turns, ForOneThatIsAloneThereAreNone) {
@@ -332,6 +414,47 @@ TEST_F(Turns, ASmallWeightWaitsTwoSecondsAtMost) {
   EXPECT_GT(served_ms(b), 8);
   EXPECT_NEAR(served_ms(a) / served_ms(b), 1000, 250);
   EXPECT_LT(program(b).turns, 10) << "they are long against a switch";
+}
+
+// Prevents: the last kernel of a turn runs on next to the next owner, at half the speed of both.
+TEST_F(Turns, TheNextOneBeginsWhenTheGpuHasComeToTheGate) {
+  const int a = add(1);
+  const int b = add(1);
+  for (const int i : {a, b}) program(i).kernel_ns = 6 * kMs;
+  run(3000);
+  EXPECT_LT(static_cast<double>(shared_ns_) / kMs, 30);
+  EXPECT_LT(static_cast<double>(unused_ns_) / kMs, 60) << "and at once";
+  EXPECT_NEAR(program(a).turns, 3000 / (2 * 26), 3);
+  EXPECT_NEAR(served_ms(a) / served_ms(b), 1, 0.1);
+}
+
+// Prevents: a kernel of a second keeps everybody waiting that long.
+TEST_F(Turns, ForALongKernelNobodyWaitsForLong) {
+  const int a = add(1);
+  const int b = add(1);
+  program(a).kernel_ns = 1000 * kMs;
+  run(1000);
+  EXPECT_LT(program(b).longest_wait_ns, 45 * kMs) << "a turn, and as much for what is left of it";
+}
+
+// The time of the last kernel is that of its owner.
+TEST_F(Turns, WhoseKernelsAreLongHasFewerTurns) {
+  const int a = add(1);
+  const int b = add(1);
+  program(a).kernel_ns = 15 * kMs;
+  run(4000);
+  EXPECT_NEAR(served_ms(a) + program(a).turns * 15.0, served_ms(b), 160);
+}
+
+// Prevents: nobody has a turn, because the next one has died meanwhile.
+TEST_F(Turns, WhereTheNextOneHasDiedTheOwnerGoesOn) {
+  const int a = add(1);
+  const int b = add(1);
+  program(a).kernel_ns = 15 * kMs;
+  while (!program(a).rule.drains()) run(1);
+  die(b);
+  run(1);
+  EXPECT_EQ(slot(a).gate.load() & shm::bit(a), 0U);
 }
 
 TEST_F(Turns, SeveralGetTheirParts) {

@@ -1,4 +1,6 @@
 // Turns among programs of one priority, end to end on the simulated GPU.
+#include <thread>
+
 #include "shm/messages.hpp"
 #include "tests/support/change_request.hpp"
 #include "tests/support/end_to_end_test.hpp"
@@ -57,6 +59,32 @@ TEST_F(TurnsOf, ProgramsHaveTheRatioOfTheirWeights) {
   EXPECT_TRUE(takes_turns(big, false) && takes_turns(small, false));
   EXPECT_TRUE(flows(big) && flows(small));
   EXPECT_EQ(gate_of(big) | gate_of(small), 0U);
+}
+
+// Prevents: the last kernel of a turn runs on next to the next owner.
+TEST_F(TurnsOf, NobodyBeginsWhileTheLastKernelRuns) {
+  const auto start_long = [&]() -> Program& {
+    Program& program = start({0, "device:200us", {"SLUICE_WEIGHT=1"}});
+    program.ask("loop 1 15000 4");  // 150 ms of real time each, a turn is 200 ms
+    return program;
+  };
+  Program& one = start_long();
+  Program& other = start_long();
+  ASSERT_TRUE(takes_turns(one, true) && takes_turns(other, true));
+  ASSERT_TRUE(flows(one) && flows(other)) << "the durations are known";
+  const Look board = look();
+  const shm::Word& turn = board.slot(slot_of(board, other.pid())).turn.until_ns;
+  int late = 0;
+  constexpr int kTurns = 5;
+  for (int i = 0; i < kTurns; ++i) {
+    ASSERT_TRUE(eventually([&] { return turn.load() == 0; }));
+    ASSERT_TRUE(eventually([&] { return turn.load() != 0; }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the program counts its kernels
+    const std::uint64_t done = one.done();
+    ASSERT_TRUE(eventually([&] { return turn.load() == 0; }));
+    late += one.done() != done ? 1 : 0;
+  }
+  EXPECT_LE(late, kTurns - 3) << "a busy host lets a program count late";
 }
 
 // Prevents: a turn that dies with its owner.

@@ -20,6 +20,7 @@ PAIRS = {
     "equal": ["kernels of 1ms", "kernels of 1ms"],
     "long": ["kernels of 5ms", "kernels of 5ms"],
     "torch": ["MobileNetV2 training", "prefill"],
+    "short2": ["4 kernels of 50us", "kernels of 5ms", "kernels of 1ms"],
     "vit2": ["ViT graph", "MobileNetV2 training", "prefill"],
 }
 DEVICE = "device:200us"

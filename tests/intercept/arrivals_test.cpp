@@ -1,0 +1,133 @@
+// Whether the GPU has come to a client's closed gate, in virtual time.
+#include "intercept/slot/arrivals.hpp"
+
+#include <gtest/gtest.h>
+
+namespace sluice::intercept::test {
+namespace {
+
+constexpr std::uint64_t kUs = 1'000;
+
+class ArrivalsAtTheGate : public ::testing::Test {
+ protected:
+  /// Puts a wait into the stream, and work of so much GPU time behind it.
+  void launch(int index, std::uint64_t us) {
+    arrivals_.add_work(index, us * kUs, true);
+    numbers_[static_cast<std::size_t>(index)] = arrivals_.next(index);
+  }
+  void gpu_comes_to(int index, std::uint64_t number) {
+    words_[static_cast<std::size_t>(index)].store(number);
+  }
+  void gpu_comes_to_last(int index) {
+    gpu_comes_to(index, numbers_[static_cast<std::size_t>(index)]);
+  }
+  bool complete_after(std::uint64_t us) {
+    now_ += us * kUs;
+    return arrivals_.complete(now_);
+  }
+  void close_gate() { arrivals_.gate_closed(now_); }
+
+  std::array<shm::TurnLine::Word, Arrivals::kStreams> words_{};
+  std::array<std::uint64_t, Arrivals::kStreams> numbers_{};
+  Arrivals arrivals_{words_, 1};
+  std::uint64_t now_ = 1'000'000'000;
+};
+
+TEST_F(ArrivalsAtTheGate, WithoutWorkItIsComplete) {
+  EXPECT_TRUE(complete_after(0));
+  EXPECT_EQ(arrivals_.take_index(), 0);
+  close_gate();
+  EXPECT_TRUE(complete_after(0));
+}
+
+// Prevents: the next client begins while a kernel of this one runs.
+TEST_F(ArrivalsAtTheGate, AKernelThatRunsIsWaitedForToTheNextWait) {
+  const int stream = arrivals_.take_index();
+  for (int i = 0; i < 4; ++i) launch(stream, 5000);
+  gpu_comes_to(stream, 2);
+  close_gate();
+  EXPECT_FALSE(complete_after(30));
+  EXPECT_FALSE(complete_after(20'000)) << "whatever its duration was thought to be";
+  gpu_comes_to(stream, 3);
+  EXPECT_TRUE(complete_after(30));
+}
+
+// Prevents: a wait for a number that does not come, because nothing more is queued.
+TEST_F(ArrivalsAtTheGate, BehindTheLastWaitTheDurationCounts) {
+  const int stream = arrivals_.take_index();
+  launch(stream, 5000);
+  arrivals_.add_work(stream, 100 * kUs, false);
+  gpu_comes_to_last(stream);
+  static_cast<void>(complete_after(0));
+  close_gate();
+  EXPECT_FALSE(complete_after(5050));
+  EXPECT_TRUE(complete_after(100)) << "5.1 ms since the GPU came to it";
+  launch(stream, 1000);
+  EXPECT_FALSE(complete_after(5000)) << "this wait is new, and the GPU has not come to it";
+  gpu_comes_to_last(stream);
+  EXPECT_TRUE(complete_after(0));
+}
+
+TEST_F(ArrivalsAtTheGate, AllStreamsCount) {
+  const int one = arrivals_.take_index();
+  const int other = arrivals_.take_index();
+  ASSERT_NE(one, other);
+  for (const int stream : {one, other}) {
+    launch(stream, 5000);
+    launch(stream, 5000);
+    gpu_comes_to(stream, 1);
+  }
+  close_gate();
+  gpu_comes_to_last(one);
+  EXPECT_FALSE(complete_after(30));
+  gpu_comes_to_last(other);
+  EXPECT_TRUE(complete_after(30));
+}
+
+// Prevents: a write that the driver refused, for which a turn waits each time.
+TEST_F(ArrivalsAtTheGate, ARefusedWriteIsNotWaitedFor) {
+  const int stream = arrivals_.take_index();
+  launch(stream, 10);
+  gpu_comes_to_last(stream);
+  launch(stream, 10);
+  arrivals_.take_back(stream);
+  close_gate();
+  EXPECT_TRUE(complete_after(100)) << "as if it had not been";
+}
+
+// Prevents: the numbers of an ended stream are taken for those of the next one.
+TEST_F(ArrivalsAtTheGate, AnEndedStreamIsNotWaitedFor) {
+  const int stream = arrivals_.take_index();
+  launch(stream, 10);
+  launch(stream, 10);
+  close_gate();
+  EXPECT_FALSE(complete_after(100));
+  arrivals_.give_back(stream);
+  EXPECT_TRUE(complete_after(0));
+  EXPECT_EQ(arrivals_.take_index(), stream);
+  launch(stream, 10);
+  launch(stream, 10);
+  EXPECT_EQ(numbers_[0], 4U) << "a late write of the old stream is no number of the new one";
+}
+
+TEST_F(ArrivalsAtTheGate, ThereAreFewIndexes) {
+  for (std::size_t i = 0; i < Arrivals::kStreams; ++i) EXPECT_GE(arrivals_.take_index(), 0);
+  EXPECT_EQ(arrivals_.take_index(), -1);
+  arrivals_.give_back(-1);
+  arrivals_.give_back(3);
+  EXPECT_EQ(arrivals_.take_index(), 3);
+}
+
+TEST(ArrivalsOfASlowGpu, TakeLonger) {
+  std::array<shm::TurnLine::Word, Arrivals::kStreams> words{};
+  Arrivals arrivals(words, 10);
+  const int stream = arrivals.take_index();
+  arrivals.add_work(stream, 100 * kUs, true);
+  words[0].store(arrivals.next(stream));
+  arrivals.gate_closed(1);
+  EXPECT_FALSE(arrivals.complete(900 * kUs));
+  EXPECT_TRUE(arrivals.complete(1001 * kUs));
+}
+
+}  // namespace
+}  // namespace sluice::intercept::test
