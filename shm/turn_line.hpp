@@ -21,7 +21,9 @@ struct TurnLine {
   /// For which part of the time the client has had a job, in 1/1000, without the time for which it
   /// was held; 0: unknown. The owner writes.
   HalfWord covered;
-  std::array<std::uint8_t, 4> reserved_before;
+  /// 1 once the process has opened memory or events of another process or device: its work may
+  /// wait for work there. The owner writes.
+  HalfWord connected;
   /// The number of the last wait on the gate that each of some streams of the owner has come to.
   /// The GPU writes, the owner reads.
   std::array<Word, 8> arrived;

@@ -49,6 +49,7 @@ enum class Kind {
   kResetPrimary,
   kUnload,
   kMemory,
+  kConnect,
   kMemoryInfo,
   kLookup,
 };

@@ -106,6 +106,9 @@ struct Process {
   std::atomic<bool> leaving{false};
   /// Set by the first explicit begin or announcement. From then on jobs are what the program says.
   std::atomic<bool> explicit_jobs{false};
+  /// The process has opened memory or events of another process or device: its work may wait for
+  /// work there.
+  std::atomic<bool> connected{false};
   /// Set by the first announcement. From then on no job of this process is predicted.
   std::atomic<bool> announced_jobs{false};
   /// Target::pack() of what the program itself has set, for a forked child that attaches on its

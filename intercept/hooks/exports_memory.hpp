@@ -176,12 +176,20 @@ CUresult hook(Of<Kind::kMemory>, Real real, CUdeviceptr at, std::size_t size) {
   return give_back(Table::kMappings, at, size, [&] { return (*real)(at, size); });
 }
 
+template <Entry entry, class Real, class... Args>
+CUresult hook(Of<Kind::kConnect>, Real real, Args... args) {
+  const CUresult result = (*real)(args...);
+  if (result == CUDA_SUCCESS) g_process.connected.store(true);
+  return result;
+}
+
 /// One more reference to physical memory that this process made. Memory of another process counts
 /// there.
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kMemory>, Real real, CUmemGenericAllocationHandle* handle, void* from,
               CUmemAllocationHandleType type) {
   const CUresult result = (*real)(handle, from, type);
+  if (result == CUDA_SUCCESS) g_process.connected.store(true);
   HeldMemory* const held = result == CUDA_SUCCESS && handle != nullptr ? held_memory() : nullptr;
   if (held != nullptr) held->add_record(Table::kHandles, *handle, 1, Table::kHandles, *handle);
   return result;

@@ -184,7 +184,9 @@ inline void Pacer::add_to_account(Stream& stream, std::uint64_t ns, std::uint64_
   // This wait comes first: the gate is read after it, and closes before the slack becomes
   // sufficient again.
   if (in_time && client_.outranked()) wait_for_slack(due.duration, graph, named, spacing.ns());
-  if (in_time && client_.takes_turns()) note_work(stream, due, graph, spacing.ns());
+  if (in_time && client_.takes_turns()) [[unlikely]] {
+    note_work(stream, due.duration, due.wait, graph ? spacing.ns() : 0);
+  }
   if (due.wait) put_wait(entry, stream, named, graph && !in_time);
   if (in_time && begin_sample(stream, due.duration, named)) place.sampled = due.duration;
 }
@@ -249,23 +251,29 @@ int Pacer::arrivals_index(Stream& stream) noexcept {
   return index;
 }
 
-/// How long the GPU is busy with the launch at most, from the wait in front of it on.
-void Pacer::note_work(Stream& stream, const Due& due, bool graph,
-                      std::uint64_t spacing_ns) noexcept {
+/// How long the GPU is busy with the launch at most, from the wait in front of it on. `inside_ns`:
+/// how far the waits inside a graph are apart; 0 for another launch.
+[[gnu::cold]] void Pacer::note_work(Stream& stream, const LaunchDuration* duration,
+                                    bool behind_wait, std::uint64_t inside_ns) noexcept {
   const int index = arrivals_index(stream);
   if (index < 0) return;
-  std::uint64_t ns = due.duration == nullptr ? LaunchDuration::kUnbounded : due.duration->ns();
+  std::uint64_t ns = duration == nullptr ? LaunchDuration::kUnbounded : duration->ns();
   if (ns == LaunchDuration::kUnbounded) ns = kUnknownNs;
-  if (graph && due.duration != nullptr && due.duration->preemptible()) ns = spacing_ns;
-  memory_.arrivals().add_work(index, ns, due.wait);
+  if (inside_ns != 0 && duration != nullptr && duration->preemptible()) ns = inside_ns;
+  memory_.arrivals().add_work(index, ns, behind_wait);
+}
+
+[[gnu::cold]] void Pacer::write_arrival(Stream& stream, CUstream named) noexcept {
+  const int index = arrivals_index(stream);
+  if (index >= 0) memory_.write_arrival(named, index);
 }
 
 /// Remembers a refused wait as owed: the next launch of the stream tries again. The launch itself
 /// was counted as gated and is recounted as kBypassRefusedWait.
 void Pacer::put_wait(Entry entry, Stream& stream, CUstream named, bool begins_group) noexcept {
   const NoCancel whole;
-  const int index = client_.takes_turns() ? arrivals_index(stream) : -1;
-  if (index >= 0) memory_.write_arrival(named, index);
+  if (client_.takes_turns()) [[unlikely]]
+    write_arrival(stream, named);
   const bool put = memory_.wait_for_open(named);
   const bool still_device = client_.policy().kind == PolicyKind::kDevice;
   if (put) {

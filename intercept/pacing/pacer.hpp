@@ -109,7 +109,9 @@ class Pacer {
   void no_longer_stuck(Stream& stream) noexcept;
   void put_wait(Entry entry, Stream& stream, CUstream named, bool begins_group) noexcept;
   [[nodiscard]] int arrivals_index(Stream& stream) noexcept;
-  void note_work(Stream& stream, const Due& due, bool graph, std::uint64_t spacing_ns) noexcept;
+  void note_work(Stream& stream, const LaunchDuration* duration, bool behind_wait,
+                 std::uint64_t inside_ns) noexcept;
+  void write_arrival(Stream& stream, CUstream named) noexcept;
   void write_off_idle(const Stream& own) noexcept;
 
   ClientSlot& client_;

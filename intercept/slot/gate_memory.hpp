@@ -51,9 +51,8 @@ class GateMemory {
  private:
   static constexpr std::size_t kSlackBehindGate =
       offsetof(shm::Slot, slack_ns) - offsetof(shm::Slot, gate);
-  static constexpr std::size_t kArrivalsBehindGate = offsetof(shm::Slot, turn) +
-                                                     offsetof(shm::TurnLine, arrived) -
-                                                     offsetof(shm::Slot, gate);
+  static constexpr std::size_t kArrivalsBehindGate =
+      offsetof(shm::Slot, turn) + offsetof(shm::TurnLine, arrived) - offsetof(shm::Slot, gate);
   /// The device address of the gate. Registers the board if necessary. 0 if that fails.
   CUdeviceptr address() noexcept;
   CUdeviceptr register_alone() noexcept;

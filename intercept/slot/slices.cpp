@@ -28,6 +28,7 @@ void Slices::tick(std::uint64_t now_ns, std::uint64_t host_ns, std::uint64_t wai
   launches_ = launches;
   words.gpu_share.store(
       share_.tick(words.gpu_ns.load(), words.job_times.ended.load(), host_ns, waited_ns));
+  words.turn.connected.store(g_process.connected.load() ? 1 : 0);
   if (!client_.gate_closed()) note_coverage();
   const SliceRule::Slice slice = rule_.tick(client_.seat().board, client_.seat().slot, now_ns);
   wanted_.store(slice);

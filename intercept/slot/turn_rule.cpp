@@ -73,7 +73,8 @@ bool turns_pay(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept
   const auto info = SlotInfo::unpack(own.info.load());
   const bool already = own.turn.takes.load() != 0;
   const auto fits = [&](const shm::Slot& client) {
-    return client.reader.load() == 0 && wants_short_slice(client) &&
+    return client.reader.load() == 0 && client.turn.connected.load() == 0 &&
+           wants_short_slice(client) &&
            shm::Policy::unpack(client.policy.load()).kind == shm::PolicyKind::kDevice &&
            keeps_gpu_busy(client, already);
   };
@@ -132,8 +133,8 @@ struct TurnRule::Others {
   std::uint64_t greatest_count = 0;  ///< Of all, also of those who have no work.
 };
 
-TurnRule::Decision TurnRule::look(const shm::Board& board, int slot,
-                                  std::uint64_t now_ns, bool drained) noexcept {
+TurnRule::Decision TurnRule::look(const shm::Board& board, int slot, std::uint64_t now_ns,
+                                  bool drained) noexcept {
   const shm::Slot& own = board.slots[static_cast<std::size_t>(slot)];
   if (!should_take_turns(board, slot, now_ns)) {
     lose();

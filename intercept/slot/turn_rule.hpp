@@ -68,8 +68,7 @@ class TurnRule {
   [[nodiscard]] Decision without_turn(const shm::Slot& own, const Others& others,
                                       std::uint64_t now_ns) noexcept;
   [[nodiscard]] Decision drain(std::uint64_t now_ns) const noexcept;
-  [[nodiscard]] Decision end(const Others& others, bool is_second,
-                             std::uint64_t now_ns) noexcept;
+  [[nodiscard]] Decision end(const Others& others, bool is_second, std::uint64_t now_ns) noexcept;
   void lose() noexcept;
   void begin(const shm::Slot& own, std::uint64_t now_ns) noexcept;
   [[nodiscard]] Decision go_on(std::uint64_t left_ns, std::uint64_t now_ns) const noexcept;

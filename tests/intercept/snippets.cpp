@@ -42,13 +42,16 @@ std::size_t g_free_out;
 std::size_t g_total_out;
 CUmemGenericAllocationHandle g_handle_out;
 CUmemAllocationProp g_allocation{};
+CUevent g_event_out;
+const CUipcMemHandle kIpcMemory{};
+const CUipcEventHandle kIpcEvent{};
 
 template <class Argument>
 std::uint64_t word(Argument argument) {
   if constexpr (std::is_pointer_v<Argument>) {
     return reinterpret_cast<std::uint64_t>(argument);
-  } else if constexpr (std::is_null_pointer_v<Argument>) {
-    return 0;
+  } else if constexpr (std::is_null_pointer_v<Argument> || std::is_class_v<Argument>) {
+    return 0;  // the stand-in cannot tell the contents of an object either
   } else {
     return static_cast<std::uint64_t>(argument);
   }

@@ -230,6 +230,9 @@ TEST_F(TurnsWithoutWeights, ThoseThatDoNotTakePartEndThem) {
   slot(a).reader.store(1);
   EXPECT_EQ(how_many(), 0);
   slot(a).reader.store(0);
+  slot(a).turn.connected.store(1);
+  EXPECT_EQ(how_many(), 0) << "it may wait for work elsewhere";
+  slot(a).turn.connected.store(0);
   const int c = add_busy();
   slot(c).slice_state.store(static_cast<std::uint32_t>(shm::SliceState::kHostBound));
   EXPECT_EQ(how_many(), 0) << "short slices are not right for it";

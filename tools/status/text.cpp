@@ -199,7 +199,7 @@ std::string why_no_slice(shm::SliceState state) {
     case shm::SliceState::kRefused:
       return "the system refuses to set it";
     case shm::SliceState::kSeveral:
-      return "several programs below a priority are busy";
+      return "several programs are busy, and one of them leaves the GPU idle now and then";
     case shm::SliceState::kOutside:
       return "programs outside Sluice use the GPU";
     default:
