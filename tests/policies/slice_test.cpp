@@ -16,12 +16,15 @@ class TimeSlices : public SimulatedSessionTest {
   bool becomes(const Program& program, SliceState state, std::uint32_t us) {
     const Look board = look();
     const shm::Slot& slot = board.slot(slot_of(board, program.pid()));
-    const bool became = eventually([&] {
+    const auto is = [&] {
       return slot.slice_state.load() == static_cast<std::uint32_t>(state) &&
              slot.slice_us.load() == us;
-    });
+    };
+    const bool became = eventually(is, kProgramPatience);
     EXPECT_TRUE(became) << shm::slice_state_name(static_cast<SliceState>(slot.slice_state.load()))
-                        << ", " << slot.slice_us.load() << " us";
+                        << ", share " << slot.gpu_share.load() << ", covered "
+                        << slot.turn.covered.load() << ", takes " << slot.turn.takes.load() << ", "
+                        << slot.slice_us.load() << " us";
     return became;
   }
   shm::Reply ask_for(const Program& program, std::uint32_t slice) {
@@ -58,6 +61,25 @@ TEST_F(TimeSlices, AreShortNextToAServerThatKeepsTheGpuBusy) {
   training.ask("loop 1 5000 4");
   critical_->ask("jobs 3000");
   EXPECT_TRUE(becomes(training, SliceState::kShort, 100));
+  critical_->ask("halt");
+}
+
+// Prevents: two programs with short slices that pay for each switch between them, and the driver's
+// slices where one of the two runs at a time.
+TEST_F(TimeSlices, OfSeveralBusyProgramsAreShortBecauseTheyTakeTurns) {
+  Program& one = start({0, "device:200us"});
+  Program& other = start({0, "device:200us"});
+  for (Program* program : {&one, &other}) program->ask("jobs 2000");
+  critical_->ask("jobs 1000 50000");
+  EXPECT_TRUE(becomes(one, SliceState::kShort, 100) && becomes(other, SliceState::kShort, 100));
+  const Look board = look();
+  for (Program* program : {&one, &other}) {
+    EXPECT_EQ(board.slot(slot_of(board, program->pid())).turn.takes.load(), 1U);
+    EXPECT_TRUE(flows(*program));
+  }
+  other.ask("halt");
+  const shm::Slot& slot = board.slot(slot_of(board, one.pid()));
+  EXPECT_TRUE(eventually([&] { return slot.turn.takes.load() == 0; })) << "the other one is idle";
   critical_->ask("halt");
 }
 
