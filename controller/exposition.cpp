@@ -311,6 +311,19 @@ void write_entries(MetricsText& out, const std::vector<Row>& rows) {
   });
 }
 
+/// A device that nobody has tried has no sample.
+void write_slice_answers(MetricsText& out, const shm::Board& board) {
+  using Kind = shm::SliceAnswer::Kind;
+  out.family("sluice_device_slices_obeyed", "gauge",
+             "Whether the GPU obeys time slices; no sample: no answer yet.");
+  for (std::size_t i = 0; i < board.devices.size(); ++i) {
+    const Kind kind = shm::SliceAnswer::unpack(board.slice_answers[i].load()).kind;
+    if (board.devices[i].used.load() == 0 || kind == Kind::kNone) continue;
+    out.sample({{"device", device_name(board, static_cast<std::uint8_t>(i))}},
+               kind == Kind::kObeyed ? 1 : 0);
+  }
+}
+
 void write_controller(MetricsText& out, const shm::Board& board, const Tally& tally,
                       std::uint64_t now_ns) {
   const std::uint64_t beat = board.heartbeat_ns.load();
@@ -375,6 +388,7 @@ std::string exposition(const shm::Board& board, const Tally& tally, std::uint64_
   write_job_times(out, rows);
   write_entries(out, rows);
   write_outside(out, board, outside);
+  write_slice_answers(out, board);
   return out.take();
 }
 

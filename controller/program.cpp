@@ -9,15 +9,18 @@
 #include <cstdlib>
 #include <exception>
 #include <list>
+#include <map>
 #include <memory>
 #include <semaphore>
 #include <thread>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/install.hpp"
 #include "controller/http_server.hpp"
 #include "controller/metrics_address.hpp"
 #include "controller/outsiders.hpp"
+#include "controller/slice_answers.hpp"
 #include "shm/outside.hpp"
 
 namespace sluice::controller {
@@ -87,6 +90,14 @@ void add_program_options(CLI::App& app, ProgramOptions& options) {
       ->type_name("ADDR:PORT|unix:PATH")
       ->allow_extra_args(false)
       ->check(metrics_fault);
+  app.add_option("--check-slices", options.check_slices,
+                 "Try once whether a GPU that nobody uses obeys time slices: auto, real ones; "
+                 "always, the simulated one too; never")
+      ->envname("SLUICE_CHECK_SLICES")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, CheckSlices>{{"auto", CheckSlices::kAuto},
+                                             {"always", CheckSlices::kAlways},
+                                             {"never", CheckSlices::kNever}}));
 }
 
 void serve(Daemon& daemon, const ProgramOptions& options, const std::string& session,
@@ -105,6 +116,13 @@ void serve(Daemon& daemon, const ProgramOptions& options, const std::string& ses
     urls += " metrics=" + servers.back().url();
   }
   const Outsiders outsiders(daemon.board(), session);
+  const SliceCheck slices(
+      daemon.board(), daemon.tally(),
+      {.when = options.check_slices,
+       .session = session,
+       .folder = answer_folder(),
+       .command = {(base::Install::of_this_program().root() / "bin" / "sluice").string(), "doctor",
+                   "--only-slices"}});
   announce(ready + urls);
   daemon.run();
 }

@@ -6,6 +6,7 @@
 
 #include "controller/daemon.hpp"
 #include "controller/exposition.hpp"
+#include "controller/slice_check.hpp"
 
 /// What `sluice controller` and `sluice node` have in common.
 namespace sluice::controller {
@@ -14,13 +15,14 @@ struct ProgramOptions {
   double max_hold_seconds = 10;
   std::string log_level = "info";
   std::vector<std::string> metrics;
+  CheckSlices check_slices = CheckSlices::kAuto;
 
   [[nodiscard]] std::uint64_t max_hold_ns() const {
     return static_cast<std::uint64_t>(max_hold_seconds * 1e9);
   }
 };
 
-/// --log-level, --max-hold and --metrics.
+/// --log-level, --max-hold, --metrics and --check-slices.
 void add_program_options(CLI::App& app, ProgramOptions& options);
 
 /// Serves the metrics and runs the daemon until its end. `ready`: the line that says that clients

@@ -93,6 +93,7 @@ enum class SliceState : std::uint32_t {
   kOff,        ///< The driver's: the user said so.
   kNoGroup,    ///< The process has no channel group of its own (MPS).
   kRefused,    ///< The system refuses to set it.
+  kNotObeyed,  ///< The driver's: the device was shown not to obey another.
 };
 
 /// When the jobs of a client close the gates below, for status output (docs/reference/closing.md).
@@ -290,7 +291,9 @@ struct alignas(kLine) Board {
   HalfWord controller_pid;  ///< 0 after an orderly exit.
   HalfWord controller_starts;
   Word used;  ///< One bit per slot that is not kFree. A superset while a slot changes hands.
-  std::array<std::uint8_t, 104> reserved_controller;
+  /// SliceAnswer::pack(), by device: whether it obeys time slices (slice_answer.hpp).
+  std::array<std::atomic<std::uint16_t>, kMaxDevices> slice_answers;
+  std::array<std::uint8_t, 40> reserved_controller;
 
   alignas(kLine) std::array<Device, kMaxDevices> devices;
   std::array<Slot, kSlots> slots;
@@ -343,6 +346,7 @@ static_assert(offsetof(Board, magic) == 0 && offsetof(Board, layout_version) == 
 static_assert(offsetof(Board, size) == 12 && offsetof(Board, board_id) == 16);
 static_assert(offsetof(Board, max_hold_ns) == 24 && offsetof(Board, heartbeat_ns) == 128);
 static_assert(offsetof(Board, controller_pid) == 136 && offsetof(Board, used) == 144);
+static_assert(offsetof(Board, slice_answers) == 152);
 static_assert(offsetof(Board, devices) == 256 && offsetof(Board, slots) == 2304);
 
 }  // namespace sluice::shm

@@ -47,6 +47,8 @@ std::string_view slice_state_name(SliceState state) noexcept {
       return "no-group";
     case SliceState::kRefused:
       return "refused";
+    case SliceState::kNotObeyed:
+      return "not-obeyed";
   }
   return "unknown";  // from a board that is damaged
 }

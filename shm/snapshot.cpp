@@ -250,7 +250,8 @@ Snapshot take_snapshot(const Board& board, std::uint64_t now_ns) {
     const Device& device = board.devices[i];
     if (device.used.load() == 0) continue;
     snapshot.devices.push_back({static_cast<int>(i), text_of(device.name),
-                                base::format_uuid(device.uuid), base::is_simulated(device.uuid)});
+                                base::format_uuid(device.uuid), base::is_simulated(device.uuid),
+                                SliceAnswer::unpack(board.slice_answers[i].load())});
   }
   for_each_other(board.used.load(), kControllerBit, [&](int index) {
     const auto word = board.slots[static_cast<std::size_t>(index)].info.load();

@@ -7,6 +7,7 @@
 
 #include "shm/board.hpp"
 #include "shm/labels.hpp"
+#include "shm/slice_answer.hpp"
 
 /// The state of a board at one moment, for status output. Reading is not atomic over the whole
 /// board: a job may begin between two slots. Times are CLOCK_MONOTONIC ns, durations ns.
@@ -133,6 +134,7 @@ struct DeviceSnapshot {
   std::string name;
   std::string uuid;
   bool simulated = false;
+  SliceAnswer slices;  ///< Whether it obeys time slices.
 };
 
 /// A process that uses a GPU of the session and has no slot: no gate holds its work.

@@ -6,6 +6,7 @@
 #include "shm/gates.hpp"
 #include "shm/policy.hpp"
 #include "shm/slice.hpp"
+#include "shm/slice_answer.hpp"
 
 namespace sluice::intercept {
 namespace {
@@ -38,6 +39,13 @@ std::uint32_t fitting_us(const shm::Slot& own, double time_scale) noexcept {
   // In steps, so that noise sets nothing.
   return static_cast<std::uint32_t>(
       std::min<std::uint64_t>(std::bit_ceil(us * 3 / 2), SliceRule::kMostUs));
+}
+
+/// Without an answer the setting itself is believed, which is read back.
+bool may_obey(const shm::Board& board, std::uint8_t device) noexcept {
+  if (device >= board.slice_answers.size()) return true;
+  return shm::SliceAnswer::unpack(board.slice_answers[device].load()).kind !=
+         shm::SliceAnswer::Kind::kNotObeyed;
 }
 
 }  // namespace
@@ -84,7 +92,10 @@ SliceRule::Slice SliceRule::wanted(const shm::Board& board, int slot,
   const shm::Slot& own = board.slots[static_cast<std::size_t>(slot)];
   const std::uint32_t requested = own.requested_slice.load();
   if (requested == shm::kSliceOff) return {0, SliceState::kOff};
-  const std::uint8_t priority = shm::SlotInfo::unpack(own.info.load()).priority;
+  const shm::SlotInfo own_info = shm::SlotInfo::unpack(own.info.load());
+  const std::uint8_t priority = own_info.priority;
+  const std::uint8_t device = own_info.device;
+  const bool obeys = may_obey(board, device);
   std::uint8_t highest = priority;
   bool above = false;
   bool below = false;
@@ -101,7 +112,7 @@ SliceRule::Slice SliceRule::wanted(const shm::Board& board, int slot,
     if (shm::Policy::unpack(own.policy.load()).kind == shm::PolicyKind::kNone) {
       return {0, SliceState::kOff};
     }
-    const auto device = shm::SlotInfo::unpack(own.info.load()).device;
+    if (!obeys) return {0, SliceState::kNotObeyed};
     if (device < shm::kMaxDevices && board.devices[device].outside.load() != 0) {
       return {0, SliceState::kOutside};
     }
@@ -119,6 +130,7 @@ SliceRule::Slice SliceRule::wanted(const shm::Board& board, int slot,
   }
   const bool holds_at_once = own.target.load() == 0;
   const std::uint32_t us = below && !equal && holds_at_once ? fitting_us(own, time_scale_) : 0;
+  if (us != 0 && !obeys) return {0, SliceState::kNotObeyed};
   return {us, us != 0 ? SliceState::kLong : SliceState::kDriver};
 }
 

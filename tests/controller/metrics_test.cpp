@@ -21,6 +21,7 @@
 #include "shm/gates.hpp"
 #include "shm/memory.hpp"
 #include "shm/policy.hpp"
+#include "shm/slice_answer.hpp"
 #include "shm/target.hpp"
 #include "tests/support/controller.hpp"
 #include "tests/support/fake_client.hpp"
@@ -146,6 +147,7 @@ TEST(Metrics, TheNumbersAreTheBoards) {
   const std::string device = R"({device="GPU-abababab-abab-abab-abab-abababababab"})";
   EXPECT_EQ(samples["sluice_outside_processes" + device], 2);
   EXPECT_EQ(samples["sluice_outside_memory_bytes" + device], 1024);
+  EXPECT_EQ(samples.count("sluice_device_slices_obeyed" + device), 0) << "no answer yet";
 }
 
 /// The samples whose names begin with `prefix`.
@@ -184,6 +186,10 @@ TEST(Metrics, TargetsAndGpuTimeAreTheBoards) {
   EXPECT_EQ(value("sluice_client_slice_seconds"), -1) << "the driver's";
   slot.slice_us.store(250);
   EXPECT_EQ(value("sluice_client_slice_seconds"), 250e-6);
+  for (const auto kind : {shm::SliceAnswer::Kind::kObeyed, shm::SliceAnswer::Kind::kNotObeyed}) {
+    board->slice_answers[2].store(shm::SliceAnswer{kind, 260}.pack());
+    EXPECT_EQ(value("sluice_device_slices_obeyed"), kind == shm::SliceAnswer::Kind::kObeyed);
+  }
   EXPECT_EQ(value("sluice_client_close_level"), -1) << "nothing is tried";
   slot.close_state.store(shm::CloseWord{shm::CloseState::kClosesLater, 5}.pack());
   EXPECT_EQ(value("sluice_client_close_level"), 5);

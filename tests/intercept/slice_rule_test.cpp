@@ -2,6 +2,7 @@
 #include "intercept/slot/slice_rule.hpp"
 
 #include "shm/slice.hpp"
+#include "shm/slice_answer.hpp"
 #include "tests/support/board_test.hpp"
 
 namespace sluice::intercept::test {
@@ -31,6 +32,9 @@ class TimeSliceRule : public sluice::test::BoardTest {
     return server;
   }
   void works(int client) { working_ |= shm::bit(client); }
+  void answer(shm::SliceAnswer::Kind kind) {
+    board_->slice_answers[0].store(shm::SliceAnswer{kind, 260}.pack());
+  }
   void idles(int client) { working_ &= ~shm::bit(client); }
 
   /// What the client has after so long.
@@ -177,6 +181,19 @@ TEST_F(TimeSliceRule, UnderPolicyNoneItIsTheDriversUnlessTheUserAsks) {
   EXPECT_EQ(after(2000), kShort);
 }
 
+// Prevents: switches that cost much on a GPU whose driver accepts slices and ignores them.
+TEST_F(TimeSliceRule, OnAGpuThatDoesNotObeyItIsTheDrivers) {
+  add_server(900);
+  EXPECT_EQ(after(2000), kShort);
+  answer(shm::SliceAnswer::Kind::kNotObeyed);
+  EXPECT_EQ(after(20), (Slice{0, SliceState::kNotObeyed}));
+  slot(kTraining).requested_slice.store(100);
+  EXPECT_EQ(after(2000), kShort) << "the user decides";
+  slot(kTraining).requested_slice.store(shm::kSliceAuto);
+  answer(shm::SliceAnswer::Kind::kObeyed);
+  EXPECT_EQ(after(2000), kShort);
+}
+
 class TimeSliceOfAServer : public TimeSliceRule {
  protected:
   void SetUp() override {
@@ -199,6 +216,13 @@ TEST_F(TimeSliceOfAServer, FitsTheGpuTimeOfItsJobs) {
   EXPECT_EQ(servers(), (Slice{SliceRule::kMostUs, SliceState::kLong}));
   jobs(19, 5 * kMs);
   EXPECT_EQ(servers(), (Slice{0, SliceState::kDriver})) << "too few";
+}
+
+TEST_F(TimeSliceOfAServer, IsTheDriversOnAGpuThatDoesNotObey) {
+  answer(shm::SliceAnswer::Kind::kNotObeyed);
+  EXPECT_EQ(servers(), (Slice{0, SliceState::kNotObeyed}));
+  jobs(20, 1 * kMs);
+  EXPECT_EQ(servers(), (Slice{0, SliceState::kDriver})) << "it needs no other";
 }
 
 TEST_F(TimeSliceOfAServer, IsTheDriversForEqualsAndTargetsAndWithNobodyBelow) {

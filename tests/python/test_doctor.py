@@ -5,14 +5,18 @@ import json
 import os
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
+from sluice_tools import slice_answers
 from sluice_tools.doctor import checks
 from sluice_tools.doctor.checks import OK, PROBLEM, WARNING, Surroundings
 from sluice_tools.doctor.cli import examine, main, text_of
-from sluice_tools.doctor.slices import slices
+from sluice_tools.doctor.slices import _trial_environment, answer_for, slices
+from sluice_tools.slice_answers import Answer
 
+UUID = "GPU-00000000-0000-0000-0000-00000000000a"
 PROGRAM = os.environ.get("SLUICE_TEST_PROGRAM", "")
 GPUS = {
     "driver_version": "13.0",
@@ -360,10 +364,93 @@ def test_slices_are_tried(machine, monkeypatch, trial, level, said):
     assert trial.ended and bool(finding.todo) == (level != OK)
 
 
+def trial_with(machine, monkeypatch, trial) -> Surroundings:
+    """On a machine with a driver and a home."""
+    monkeypatch.setattr("sluice_tools.doctor.slices._Trial", trial)
+    machine.answer("gpus", {**GPUS, "devices": [{**GPUS["devices"][0], "uuid": UUID}]})
+    version = machine.folder / "sys/module/nvidia/version"
+    version.parent.mkdir(parents=True)
+    version.write_text("580.159.04\n")
+    machine.environment["HOME"] = str(machine.folder / "home")
+    return Surroundings(machine.folder / "bin/sluice", machine.environment, files=machine.folder)
+
+
+@pytest.mark.parametrize(
+    ("trial", "recorded"),
+    [
+        (FakeTrial(), "obeyed (0.30 ms)"),
+        (FakeTrial(short=(1.0, 0.8, 0.9)), "not obeyed"),
+        (FakeTrial(state="no-group"), "no answer yet"),
+        (FakeTrial(why="no GPU"), "no answer yet"),
+    ],
+)
+def test_the_answer_of_a_trial_is_recorded(machine, monkeypatch, trial, recorded):
+    """A controller that never got an answer, or a wrong one, goes by this one from then on."""
+    about = trial_with(machine, monkeypatch, trial)
+    list(slices(about))
+    found = slice_answers.recorded(UUID, "580.159.04", machine.environment)
+    assert found.text == recorded
+    assert slice_answers.recorded(UUID, "580.159.05", machine.environment).slices is None, "of another driver"
+    assert not list(machine.folder.glob("home/.cache/sluice/.slices*")), "a temporary file is left"
+
+
+def test_what_the_controller_asks_is_printed_and_not_recorded(machine, monkeypatch):
+    """It knows whether somebody disturbed the trial, and records the text as it is printed."""
+    about = trial_with(machine, monkeypatch, FakeTrial())
+    printed = answer_for(about, UUID)
+    assert slice_answers.recorded(UUID, "580.159.04", machine.environment).slices is None
+    file = slice_answers.answer_file(UUID, machine.environment)
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(printed))
+    assert slice_answers.recorded(UUID, "580.159.04", machine.environment).text == "obeyed (0.30 ms)"
+    none = answer_for(about, "GPU-2")
+    assert none["slices"] is None and "find no GPU GPU-2" in none["why"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"driver": "580"}', '{"driver": "580", "slices": "perhaps"}'])
+def test_a_damaged_record_is_no_answer(tmp_path, content):
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    file = slice_answers.answer_file(UUID, environment)
+    file.parent.mkdir()
+    file.write_text(content)
+    assert slice_answers.recorded(UUID, "580", environment).text == "no answer yet"
+
+
+def test_a_home_that_cannot_be_written_is_no_error(tmp_path):
+    (tmp_path / "file").touch()
+    for environment in ({}, {"HOME": "relative"}, {"XDG_CACHE_HOME": str(tmp_path / "file")}):
+        assert not slice_answers.record(UUID, "580", Answer("obeyed", 0.3, 1.2), environment)
+    assert slice_answers.answer_file("../../etc/x", {"HOME": "/"}) is None
+
+
+def test_a_trial_has_no_settings_for_clients_and_begins_no_other():
+    own = {"SLUICE_SLICE": "off", "SLUICE_MEMORY": "1GiB", "LD_PRELOAD": "x.so", "SLUICE_CHECK_SLICES": "always"}
+    kept = {"HOME": "/h", "SLUICE_SIM_SCALE": "10", "SLUICE_PYTHON": "python3"}
+    assert _trial_environment(own | kept) == kept | {"LD_PRELOAD": "x.so", "SLUICE_CHECK_SLICES": "never"}
+
+
 @pytest.mark.skipif(not PROGRAM, reason="needs a build of Sluice")
-def test_the_simulated_gpu_obeys_slices():
+def test_a_controller_tries_the_simulated_gpu_and_shows_the_answer(tmp_path):
+    """The trial, its record and the controller's reading fit together."""
     session = f"test-{os.getpid()}-slices"
-    command = [PROGRAM, "doctor", "--gpu", "sim", "--session", session, "--slices", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    found = {finding["check"]: finding for finding in json.loads(done.stdout)}
-    assert found["slices"]["level"] == OK, done.stdout
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    place = ["--session", session]
+
+    def devices() -> list[dict]:
+        done = subprocess.run([PROGRAM, "status", "--json", *place], capture_output=True, text=True)
+        return json.loads(done.stdout)["devices"] if done.returncode == 0 else []
+
+    controller = subprocess.Popen([PROGRAM, "controller", *place, "--check-slices", "always"], env=environment)
+    try:
+        client = [str(Path(PROGRAM).parents[1] / "libexec/sluice/sluice-example-spin"), "--jobs", "1"]
+        subprocess.run([PROGRAM, "exec", *place, "--gpu", "sim", "--", *client], check=True, env=environment)
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and not (devices() and devices()[0]["slices"]):
+            time.sleep(0.2)
+        (device,) = devices()
+        assert device["slices"]["obeyed"] is True and device["slices"]["job_us"] > 0
+        found = slice_answers.recorded(device["uuid"], slice_answers.SIMULATED, environment)
+        assert found.slices == "obeyed" and found.short_ms < 0.6 * found.driver_ms
+    finally:
+        controller.terminate()
+        controller.wait(20)

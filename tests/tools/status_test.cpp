@@ -9,8 +9,10 @@
 
 #include "shm/policy.hpp"
 #include "shm/slice.hpp"
+#include "shm/slice_answer.hpp"
 #include "tests/support/board_test.hpp"
 #include "tools/status/format.hpp"
+#include "tools/status/json.hpp"
 #include "tools/status/look.hpp"
 
 namespace sluice::tools {
@@ -32,12 +34,27 @@ void expect_says(const std::string& text, const std::string& words) {
 
 TEST_F(Status, SaysWhetherItIsWorkingAtAll) {
   expect_says(text(), "session s: controller pid 7, heartbeat 5 ms ago\n");
-  expect_says(text(), "GPU 0: Some GPU, GPU-00000000-0000-0000-0000-000000000000\n");
+  expect_says(text(),
+              "GPU 0: Some GPU, GPU-00000000-0000-0000-0000-000000000000, slices: no answer yet\n");
   expect_says(text(), "no clients");
   board_->heartbeat_ns.store(kNow - 3000 * kMs);
   expect_says(text(), "controller pid 7 is dead or stopped (last heartbeat 3.0 s ago)");
   board_->controller_pid.store(0);
   expect_says(text(), "no controller (it left): new clients run ungated");
+}
+
+TEST_F(Status, SaysWhetherAGpuObeysTimeSlices) {
+  const auto json = [&] { return status_object(snapshot(), "s")["devices"][0]["slices"]; };
+  EXPECT_TRUE(json().is_null());
+  board_->slice_answers[0].store(shm::SliceAnswer{shm::SliceAnswer::Kind::kObeyed, 260}.pack());
+  expect_says(text(), ", slices: obeyed (0.26 ms)\n");
+  EXPECT_EQ(json().dump(), R"({"obeyed":true,"job_us":260})");
+  board_->slice_answers[0].store(shm::SliceAnswer{shm::SliceAnswer::Kind::kNotObeyed, 990}.pack());
+  expect_says(text(), ", slices: not obeyed\n");
+  EXPECT_EQ(json().dump(), R"({"obeyed":false,"job_us":990})");
+  add_client(0, 0, "python train.py")
+      .slice_state.store(static_cast<std::uint32_t>(shm::SliceState::kNotObeyed));
+  expect_says(text(), "time slice of the driver: the GPU does not obey another");
 }
 
 // Prevents: clients that have been gone for long, said to run, on a board that nobody removed.
@@ -119,7 +136,7 @@ TEST_F(Status, SaysWhichTimeSliceIsSetAndWhyNot) {
   const auto state_is = [&](shm::SliceState state) {
     client.slice_state.store(static_cast<std::uint32_t>(state));
   };
-  EXPECT_EQ(text().find("slice"), std::string::npos);
+  EXPECT_EQ(text().find("time slice"), std::string::npos);
   client.slice_us.store(100);
   state_is(shm::SliceState::kShort);
   expect_says(text(), "time slice 100us");

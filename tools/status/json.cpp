@@ -69,6 +69,13 @@ Json closing_json(const shm::ClientSnapshot& client) {
           {"waits_longer_us", {client.close_low_us, client.close_high_us}}};
 }
 
+/// Null while nobody has tried.
+Json slices_json(shm::SliceAnswer answer) {
+  if (answer.kind == shm::SliceAnswer::Kind::kNone) return nullptr;
+  const bool obeyed = answer.kind == shm::SliceAnswer::Kind::kObeyed;
+  return {{"obeyed", obeyed}, {"job_us", answer.short_us}};
+}
+
 Json labels_json(const shm::Labels& labels) {
   Json json = Json::object();
   for (const auto& [key, value] : labels) json[key] = value;
@@ -150,8 +157,10 @@ Json status_object(const shm::Snapshot& snapshot, const std::string& session) {
   json["service"] = snapshot.service.empty() ? Json() : Json(snapshot.service);
   json["devices"] = Json::array();
   for (const shm::DeviceSnapshot& device : snapshot.devices) {
-    json["devices"].push_back(
-        {{"index", device.index}, {"name", device.name}, {"uuid", device.uuid}});
+    json["devices"].push_back({{"index", device.index},
+                               {"name", device.name},
+                               {"uuid", device.uuid},
+                               {"slices", slices_json(device.slices)}});
   }
   json["clients"] = Json::array();
   for (const shm::ClientSnapshot& client : snapshot.clients) {

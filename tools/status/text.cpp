@@ -202,6 +202,8 @@ std::string why_no_slice(shm::SliceState state) {
       return "several programs are busy, and one of them leaves the GPU idle now and then";
     case shm::SliceState::kOutside:
       return "programs outside Sluice use the GPU";
+    case shm::SliceState::kNotObeyed:
+      return "the GPU does not obey another (sluice doctor --slices tries again)";
     default:
       return {};
   }
@@ -313,7 +315,8 @@ std::string status_text(const shm::Snapshot& snapshot, const std::string& sessio
   std::string text = fmt::format("session {}: {}\n", session, describe_controller(snapshot));
   if (!snapshot.service.empty()) text += "node service: " + snapshot.service + "\n";
   for (const shm::DeviceSnapshot& device : snapshot.devices) {
-    text += fmt::format("GPU {}: {}, {}\n", device.index, device.name, device.uuid);
+    text += fmt::format("GPU {}: {}, {}, slices: {}\n", device.index, device.name, device.uuid,
+                        shm::answer_text(device.slices));
   }
   columns = std::max<std::size_t>(columns, 80);
   for (const std::string& note : outside_notes(snapshot, columns)) {

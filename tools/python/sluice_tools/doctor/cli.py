@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sluice_tools.command import run_command
 from sluice_tools.doctor.checks import CHECKS, PROBLEM, Finding, Surroundings, default_session
-from sluice_tools.doctor.slices import slices
+from sluice_tools.doctor.slices import answer_for, slices
 from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, Parser
 
 _EXAMPLES = """\
@@ -41,6 +41,11 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="also try whether the GPU obeys time slices: about 15 s, with programs of our own, on a GPU that is idle",
     )
+    parser.add_argument(
+        "--only-slices",
+        metavar="UUID",
+        help="only try the GPU with this UUID, and print the answer as JSON; the controller uses it",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
@@ -63,6 +68,10 @@ def main(arguments: list[str] | None = None) -> int:
 
     def job() -> int:
         program = Path(os.environ["SLUICE_PROGRAM"]).resolve()
+        if options.only_slices:
+            about = Surroundings(program, os.environ, gpu=options.gpu)
+            print(json.dumps(answer_for(about, options.only_slices)))
+            return EXIT_FINE
         session = options.session or default_session(program, os.environ)
         about = Surroundings(program, os.environ, session, options.gpu)
         findings = examine(about) + (list(slices(about)) if options.slices else [])

@@ -2,10 +2,12 @@
 
 import importlib.metadata
 import json
+import os
 import re
 import shutil
 import subprocess
 
+from sluice_tools import slice_answers
 from sluice_tools.errors import run_error, usage_error
 
 ON_CPU = "--gpu sim tries the command on the CPU"
@@ -34,6 +36,15 @@ def driver_version() -> str:
         return said.stdout.splitlines()[0].strip()
     except (OSError, IndexError, subprocess.SubprocessError):
         return ""
+
+
+def driver_and_slices(sluice: str, index: int, instead: str = SIMULATED) -> str:
+    """The version of the NVIDIA driver, and whether the GPU obeys time slices under it; empty if it cannot be asked."""
+    found = driver_version()
+    if not found:
+        return ""
+    uuid = gpus(sluice, "real", index, instead)["devices"][index]["uuid"]
+    return f"{found}, slices: {slice_answers.recorded(uuid, slice_answers.loaded_driver(), os.environ).text}"
 
 
 def gpus(sluice: str, kind: str, index: int = 0, instead: str = SIMULATED) -> dict:

@@ -14,7 +14,7 @@ from sluice_tools.errors import EXIT_FINE, CommandError, Parser, usage_error
 from sluice_tools.grammar import required_policy
 from sluice_tools.measure import page, table
 from sluice_tools.measure.experiments import sluice_program
-from sluice_tools.measure.needs import ON_CPU, driver_version, gpus, need_mps, version
+from sluice_tools.measure.needs import ON_CPU, driver_and_slices, gpus, need_mps, version
 from sluice_tools.measure.rows import CRITICAL, Cell, Rows, number, output_folder
 from sluice_tools.measure.sitting import Group, Sitting
 from sluice_tools.measure.summary import summarize
@@ -145,7 +145,7 @@ def _base_ms(rows: Rows, variant: plan.Variant) -> float | None:
 
 
 def _machine(options) -> dict:
-    driver = driver_version() if options.gpu == "real" else ""
+    driver = driver_and_slices(options.sluice, options.device, ON_CPU) if options.gpu == "real" else ""
     return {"driver": driver, "sluice": version(options.sluice)}
 
 

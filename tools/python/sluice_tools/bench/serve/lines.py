@@ -9,7 +9,7 @@ from pathlib import Path
 from sluice_tools.bench.serve.setting import Setting
 from sluice_tools.errors import usage_error
 from sluice_tools.measure import table
-from sluice_tools.measure.needs import ON_CPU, driver_version, gpus, torch_version, version
+from sluice_tools.measure.needs import ON_CPU, driver_and_slices, gpus, torch_version, version
 from sluice_tools.measure.rows import KEY, Cell
 from sluice_tools.measure.sitting import Group, Sitting
 
@@ -80,7 +80,7 @@ def machine_of(setting: Setting) -> dict:
         name = "CPU, tiny models"
     else:
         name = gpus(setting.sluice, "real", setting.device, ON_CPU)["devices"][setting.device]["name"]
-    driver = "" if setting.tiny else driver_version()
+    driver = "" if setting.tiny else driver_and_slices(setting.sluice, setting.device, ON_CPU)
     return {"gpu": name, "driver": driver, "torch": torch_version(), "sluice": version(setting.sluice)}
 
 
