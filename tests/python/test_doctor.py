@@ -443,7 +443,9 @@ def test_a_controller_tries_the_simulated_gpu_and_shows_the_answer(tmp_path):
     controller = subprocess.Popen([PROGRAM, "controller", *place, "--check-slices", "always"], env=environment)
     try:
         client = [str(Path(PROGRAM).parents[1] / "libexec/sluice/sluice-example-spin"), "--jobs", "1"]
-        subprocess.run([PROGRAM, "exec", *place, "--gpu", "sim", "--", *client], check=True, env=environment)
+        subprocess.run(
+            [PROGRAM, "exec", *place, "--priority", "0", "--gpu", "sim", "--", *client], check=True, env=environment
+        )
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and not (devices() and devices()[0]["slices"]):
             time.sleep(0.2)
