@@ -9,6 +9,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -69,6 +70,13 @@ bool has_nvml() {
   void* const library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
   if (library != nullptr) dlclose(library);
   return library != nullptr;
+}
+
+/// Whether programs started by us may get an MPS daemon. There, killing a program is not harmless.
+bool has_mps() {
+  const char* folder = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+  const std::string pipes = folder != nullptr && *folder != '\0' ? folder : "/tmp/nvidia-mps";
+  return access((pipes + "/control").c_str(), F_OK) == 0;
 }
 
 /// Whether a program outside Sluice, other than those of the trial, uses the device. Programs that
@@ -167,7 +175,7 @@ class Checker {
   }
 
   [[nodiscard]] bool may_try(const View::Device& device) const {
-    if (options_.when == CheckSlices::kNever) return false;
+    if (options_.when == CheckSlices::kNever || has_mps()) return false;
     if (device.simulated) return options_.when == CheckSlices::kAlways;
     return !driver_.empty() && nvml_;
   }

@@ -91,7 +91,7 @@ class SliceChecks : public sluice::test::BoardTest {
 };
 
 TEST_F(SliceChecks, ShowAndRecordTheAnswer) {
-  start("nice > " + folder_.file("nice") + "\necho '" + kAnswer + "'");
+  start("sleep 0.3\nnice > " + folder_.file("nice") + "\necho '" + kAnswer + "'");
   EXPECT_TRUE(eventually([&] { return answer() == shm::SliceAnswer{Kind::kObeyed, 260}; }));
   EXPECT_TRUE(eventually([&] { return recorded() == std::string(kAnswer) + "\n"; }));
   EXPECT_NE(sluice::test::read_file(started()).find(base::format_uuid(board_->devices[0].uuid) +
@@ -127,6 +127,18 @@ TEST_F(SliceChecks, DoNotBeginByThemselvesOnASimulatedGpu) {
   start("", CheckSlices::kNever);
   wait();
   EXPECT_FALSE(has_started());
+}
+
+TEST_F(SliceChecks, DoNotBeginNextToAnMpsDaemon) {
+  static_cast<void>(folder_.write("control", ""));
+  setenv("CUDA_MPS_PIPE_DIRECTORY", folder_.path().c_str(), 1);
+  start("");
+  wait();
+  EXPECT_FALSE(has_started());
+  std::filesystem::remove(folder_.file("control"));
+  EXPECT_TRUE(eventually([&] { return has_started(); }));
+  check_.reset();
+  unsetenv("CUDA_MPS_PIPE_DIRECTORY");
 }
 
 TEST_F(SliceChecks, DoNotBeginWhileAClientWorks) {

@@ -1,6 +1,7 @@
 """`sluice doctor`: a check that passes over a fault sends its user searching elsewhere, and one that reports a fault
 that is none is soon ignored."""
 
+import dataclasses
 import json
 import os
 import socket
@@ -392,6 +393,13 @@ def test_the_answer_of_a_trial_is_recorded(machine, monkeypatch, trial, recorded
     assert found.text == recorded
     assert slice_answers.recorded(UUID, "580.159.05", machine.environment).slices is None, "of another driver"
     assert not list(machine.folder.glob("home/.cache/sluice/.slices*")), "a temporary file is left"
+
+
+def test_nothing_is_recorded_of_the_simulated_gpu(machine, monkeypatch):
+    """A trial on a busy machine would change the slices of all later tests."""
+    about = trial_with(machine, monkeypatch, FakeTrial(short=(1.0, 0.8, 0.9)))
+    list(slices(dataclasses.replace(about, gpu="sim")))
+    assert not list(machine.folder.glob("home/**/*.json"))
 
 
 def test_what_the_controller_asks_is_printed_and_not_recorded(machine, monkeypatch):

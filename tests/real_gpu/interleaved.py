@@ -18,6 +18,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools/python"))
+from sluice_tools.measure.needs import driver_and_slices  # noqa: E402
+
 SLUICE = str(ROOT / "build/bin/sluice")
 SETTLE_S = 0.9
 PAUSED, RUNS, ENDS = 0, 1, 2
@@ -303,7 +306,7 @@ def rate(log: list[tuple[float, float]], window: tuple[float, float]) -> float:
 def say_version() -> None:
     version = subprocess.run([SLUICE, "--version"], capture_output=True, text=True).stdout.strip()
     commit = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True)
-    print(f"{version}, commit {commit.stdout.strip() or 'unknown'}", flush=True)
+    print(f"{version}, commit {commit.stdout.strip() or 'unknown'}, driver {driver_and_slices(SLUICE, 0)}", flush=True)
 
 
 def run_pairs(

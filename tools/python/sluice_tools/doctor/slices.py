@@ -133,7 +133,8 @@ def _driver(about: Surroundings) -> str:
 
 def slices(about: Surroundings) -> Iterator[Finding]:
     answer = try_slices(about)
-    slice_answers.record(_first_gpu(about), _driver(about), answer, about.environment)
+    if about.gpu == "real":  # the simulated GPU is that of one session
+        slice_answers.record(_first_gpu(about), _driver(about), answer, about.environment)
     if answer.slices is None:
         tried = answer.why.startswith("no: ")
         todo = f"kernels run to the end of the driver's slice ({_PAGE})" if tried else "mend that, and try again"
