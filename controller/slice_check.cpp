@@ -8,7 +8,6 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
@@ -31,7 +30,6 @@ struct SliceCheck::Shared {
   std::condition_variable wake;
   shm::Board* board = nullptr;  ///< Null: over.
   const Tally* tally = nullptr;
-  pid_t trial = 0;  ///< The group of the trial that runs.
 };
 
 namespace {
@@ -106,11 +104,11 @@ class Checker {
         step(*view);
       } catch (const std::exception& error) {
         spdlog::warn("cannot try time slices: {}", error.what());
-        finish();
+        trial_.reset();
       }
       if (!show_and_wait()) break;
     }
-    finish();
+    trial_.reset();
   }
 
  private:
@@ -164,7 +162,8 @@ class Checker {
         return begin(index, device);
       case TrialRule::Do::kEnd:
         spdlog::info("{} is in use; the trial of its time slices is ended", device.uuid);
-        return finish();
+        trial_.reset();
+        return;
       case TrialRule::Do::kNothing:
         return;
     }
@@ -186,8 +185,6 @@ class Checker {
     command.insert(command.end(), {device.uuid, "--gpu", device.simulated ? "sim" : "real"});
     trial_.emplace(command);
     tried_ = index;
-    const std::lock_guard lock(shared_->mutex);
-    shared_->trial = trial_->group();
   }
 
   void take(const View& view, const View::Device& device, bool quiet) {
@@ -199,7 +196,7 @@ class Checker {
       answer = std::nullopt;
       why = "the GPU is in use";
     }
-    finish();
+    trial_.reset();
     if (answer) {
       answers_[tried_] = *answer;
       record_answer(options_.folder, device.uuid, text);
@@ -207,15 +204,6 @@ class Checker {
     spdlog::info("{}: time slices: {}{}", device.uuid,
                  shm::answer_text(answer.value_or(SliceAnswer{})),
                  why.empty() ? std::string() : " (" + why + ")");
-  }
-
-  /// Ends the trial, if one runs.
-  void finish() {
-    {
-      const std::lock_guard lock(shared_->mutex);
-      shared_->trial = 0;
-    }
-    trial_.reset();
   }
 
   /// False if it is over.
@@ -258,7 +246,6 @@ SliceCheck::SliceCheck(shm::Board& board, const Tally& tally, SliceCheckOptions 
 SliceCheck::~SliceCheck() {
   const std::lock_guard lock(shared_->mutex);
   shared_->board = nullptr;
-  if (shared_->trial > 0) kill(-shared_->trial, SIGKILL);
   shared_->wake.notify_one();
 }
 

@@ -29,7 +29,7 @@ struct SliceCheckOptions {
 class SliceCheck {
  public:
   SliceCheck(shm::Board& board, const Tally& tally, SliceCheckOptions options);
-  /// Ends a trial. Does not wait.
+  /// Has the thread end a trial, and does not wait. If this process ends first, the kernel ends it.
   ~SliceCheck();
   SliceCheck(const SliceCheck&) = delete;
   SliceCheck& operator=(const SliceCheck&) = delete;

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sluice_tools.errors import CommandError
 from sluice_tools.grammar import parse_target
-from sluice_tools.measure import table, verdict
+from sluice_tools.measure import needs, table, verdict
 from sluice_tools.measure.programs import Program
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Cell, Rows, claim, output_folder
 from sluice_tools.measure.sitting import CellError, Group, Sitting
@@ -397,3 +397,17 @@ def test_the_largest_t_at_the_lowest_latency_is_chosen(tmp_path):
     assert verdict.choose_spacing(entries, target, entries[-1]) == (
         "p99 <= 3 × alone is kept without gating (best effort keeps 90 %): use policy none."
     )
+
+
+def test_the_driver_is_named_with_what_the_gpu_does_about_slices(monkeypatch, tmp_path):
+    """Figures with short slices must not be compared with those of a GPU that ignores them."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(needs, "driver_version", lambda: "580.1")
+    monkeypatch.setattr(needs.slice_answers, "loaded_driver", lambda: "580.1")
+    monkeypatch.setattr(needs, "gpus", lambda *_: {"devices": [{"uuid": "GPU-a"}, {"uuid": "GPU-b"}]})
+    answer = needs.slice_answers.Answer("obeyed", 0.26, 1.2)
+    assert needs.slice_answers.record("GPU-b", "580.1", answer, {"XDG_CACHE_HOME": str(tmp_path)})
+    assert needs.driver_and_slices("sluice", 0) == "580.1, slices: no answer yet"
+    assert needs.driver_and_slices("sluice", 1) == "580.1, slices: obeyed (0.26 ms)"
+    monkeypatch.setattr(needs, "driver_version", lambda: "")
+    assert needs.driver_and_slices("sluice", 1) == ""
