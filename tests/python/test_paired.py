@@ -1,5 +1,4 @@
-"""Paired differences, on which the verdicts of `sluice bench programs` rest. A wrong tail calls equal programs worse, or
-hides what is worse."""
+"""Paired differences, on which the verdicts of `sluice bench programs` rest: a wrong tail calls equals worse."""
 
 import math
 import random

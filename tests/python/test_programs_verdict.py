@@ -254,6 +254,16 @@ def test_a_round_has_each_process_alone_and_the_conditions():
     assert [condition.name for condition in without] == [BEST_EFFORT_ALONE, "bare", "default", "slice=off"]
 
 
+def test_only_the_first_rank_of_a_gang_is_held():
+    """What a held rank does to the GPU of another one shows only where that other one is not held itself."""
+    mix, gang = plan.mix_of("resnet50+ddp-training"), plan.program_of("ddp-training")
+    first = conditions.condition_of("ranks=first")
+    policies = [first.settings(mix, gang, rank)[3] for rank in range(3)]
+    assert policies == ["device:200us", "none", "none"]
+    every = conditions.condition_of("default")
+    assert every.settings(mix, gang, 1) == every.settings(mix, gang, 0)
+
+
 def test_variants_of_a_program():
     decode, busy = plan.program_of("decode"), plan.program_of("decode-busy")
     assert (busy.name, busy.arrivals, busy.every_ms) == ("decode-busy", plan.BUSY, 0)

@@ -24,7 +24,7 @@ examples:
   sluice bench programs --smoke                      each program alone for a second: do all work
   sluice bench programs --mixes graph,busy           two kinds of mixes, five rounds, on GPU 0
   sluice bench programs --limit-s 540                as much as fits; run it again to go on
-  sluice bench programs --mixes gang --rounds 10     data-parallel training; skipped with one GPU
+  sluice bench programs --mixes gang --conditions default,ranks=first   two GPUs; skipped where there is one
   sluice bench programs --mixes decode+prefill --conditions "default,target=p99=1.2x,policy=device:400us"
   sluice bench programs --mixes kernels --conditions default,slice=off,"policy=none slice=100us"
   sluice bench programs --mixes llama-token-busy+matrix-products --conditions default,close=first --learn 40
@@ -34,6 +34,7 @@ examples:
 Conditions take turns, a window each, in the same processes: each program alone, all of them bare (as without
 Sluice: policy none, no short slices, equal priorities), and those of --conditions: default, or words of
   policy=P slice=S weights=A:B    of the best-effort programs
+  ranks=first                     of a best-effort program with several processes, only the first is held
   target=T close=first            of the critical program, in a process of its own: these hold from its start
 
 A mix is CRITICAL+OTHER[+OTHER...] of any of these programs, or a kind:

@@ -26,12 +26,13 @@ _loadings = itertools.count(1)
 
 @dataclass
 class _Running:
-    """A program that is loaded. settings: what it has now, by `sluice set`."""
+    """A program that is loaded. pids: of its clients, the process that was started first. settings: what each of them
+    has now, by `sluice set`."""
 
     program: Program
     talker: Talker
     pids: list[int]
-    settings: tuple[str, ...] = ()
+    settings: list[tuple[str, ...]] = field(default_factory=list)
     answer: dict = field(default_factory=dict)  # to the last `idle`
 
 
@@ -73,7 +74,8 @@ class Stage:
         for running in self._critical.values():
             starting.load([running.talker])
         for running in self._all:
-            running.pids = self._session.pids(running.talker.name)
+            own = running.talker.process.pid
+            running.pids = sorted(self._session.pids(running.talker.name), key=lambda pid: (pid != own, pid))
             if not running.pids and self._options.gpu == "real":
                 raise RuntimeError(f"{running.talker.name} is not a client of its session: {running.talker.said()}")
         left = self._options.learn
@@ -125,13 +127,15 @@ class Stage:
 
     def _apply(self, condition: Condition) -> None:
         for running in self._all:
-            wanted = condition.settings(self._mix, running.program)
             if running.program == self._mix.critical and running is not self._critical[condition.own]:
-                wanted = ("--priority", "0")  # holds nobody: it is idle in this window
-            if wanted != running.settings:
-                for pid in running.pids:
-                    self._session.set(pid, wanted)
-                running.settings = wanted
+                wanted = [("--priority", "0") for _ in running.pids]  # it is idle in this window, and nobody's superior
+            else:
+                wanted = [condition.settings(self._mix, running.program, rank) for rank in range(len(running.pids))]
+            before = running.settings or [()] * len(running.pids)
+            for pid, had, has in zip(running.pids, before, wanted):
+                if had != has:
+                    self._session.set(pid, has)
+            running.settings = wanted
 
     def _pause(self, running: list[_Running], end: int) -> None:
         """Those that make steps run until the others have answered all that arrived before the end."""
