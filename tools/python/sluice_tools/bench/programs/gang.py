@@ -21,6 +21,7 @@ _STEP = b"s"
 
 def _rank(setting: Setting, rank: int, meeting: str):
     """One rank of the training: a function that launches a step."""
+    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # multicast may be forbidden where others share the host
     begin(setting)
     device = torch.device(setting.device, rank) if setting.gpu else torch.device("cpu")
     if setting.gpu:

@@ -128,7 +128,7 @@ class Stage:
     def _apply(self, condition: Condition) -> None:
         for running in self._all:
             if running.program == self._mix.critical and running is not self._critical[condition.own]:
-                wanted = [("--priority", "0") for _ in running.pids]  # it is idle in this window, and nobody's superior
+                wanted = [("--priority", "0") for _ in running.pids]  # idle in this window: above nobody
             else:
                 wanted = [condition.settings(self._mix, running.program, rank) for rank in range(len(running.pids))]
             before = running.settings or [()] * len(running.pids)
