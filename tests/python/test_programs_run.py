@@ -22,7 +22,13 @@ def bench(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SLUICE_PROGRAM", str(stand_ins.sluice))
     monkeypatch.setenv("PYTHONPATH", str(PACKAGE))
     monkeypatch.setenv("PATH", f"{stand_ins.folder}:{os.environ['PATH']}")
-    for module, name in ((stage, "SETTLE_S"), (stage, "_ASK_S"), (stage, "_FORGET_S"), (cli, "SETTLE_S")):
+    for module, name in (
+        (stage, "SETTLE_S"),
+        (stage, "_ASK_S"),
+        (stage, "_FORGET_S"),
+        (stage, "MORE_FOR_SEVERAL_S"),
+        (cli, "SETTLE_S"),
+    ):
         monkeypatch.setattr(module, name, 0.05)
     monkeypatch.setattr(talker, "_QUIT_S", 0.5)
     monkeypatch.setattr(programs, "_END_S", 0.5)

@@ -6,10 +6,10 @@ import math
 from pathlib import Path
 
 from sluice_tools.bench.programs import conditions, plan, progress, report
-from sluice_tools.bench.programs.conditions import BARE, DEFAULT, condition_of
+from sluice_tools.bench.programs.conditions import BARE, DEFAULT, Condition, condition_of
 from sluice_tools.bench.programs.figures import FIELDS
 from sluice_tools.bench.programs.smoke import smoke
-from sluice_tools.bench.programs.stage import SETTLE_S, stage
+from sluice_tools.bench.programs.stage import MORE_FOR_SEVERAL_S, SETTLE_S, stage
 from sluice_tools.bench.programs.workers import run_workers
 from sluice_tools.command import run_command
 from sluice_tools.errors import EXIT_FINE, CommandError, Parser, usage_error
@@ -17,7 +17,7 @@ from sluice_tools.measure.experiments import sluice_program
 from sluice_tools.measure.needs import ON_CPU, commit, driver_version, gpus, need_mps, torch_version, version
 from sluice_tools.measure.rows import Cell, Rows, output_folder
 from sluice_tools.measure.sitting import Group, Sitting
-from sluice_tools.measure.summary import BEST_EFFORT_ALONE
+from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
 
 _EXAMPLES = """\
 examples:
@@ -145,6 +145,14 @@ def _groups(options, rows: Rows) -> list[Group]:
     return [_group(options, rows, mix, mode) for mix in options.mixes for mode in options.modes]
 
 
+def _seconds(options, mix: plan.Mix, condition: Condition) -> float:
+    """About how long a condition takes in a round."""
+    one, several = options.window + _SWITCH_S, len(mix.best_effort)
+    if condition.name == BEST_EFFORT_ALONE:
+        return several * one
+    return one + MORE_FOR_SEVERAL_S * (several > 1 and not condition.name.startswith(ALONE))
+
+
 def _group(options, rows: Rows, mix: plan.Mix, mode: str) -> Group:
     """One loading of the programs. Every second round goes through the conditions backwards, so that none always comes
     after the same one."""
@@ -152,9 +160,7 @@ def _group(options, rows: Rows, mix: plan.Mix, mode: str) -> Group:
     wanted = conditions.cells(mix, options.conditions)
     for round_ in range(1, options.rounds + 1):
         for condition in wanted if round_ % 2 else reversed(wanted):
-            windows = len(mix.best_effort) if condition.name == BEST_EFFORT_ALONE else 1
-            seconds = windows * (options.window + _SWITCH_S)
-            found[Cell(mix.name, mode, condition.name, round_, seconds)] = condition
+            found[Cell(mix.name, mode, condition.name, round_, _seconds(options, mix, condition))] = condition
 
     @contextlib.contextmanager
     def opened():

@@ -156,7 +156,10 @@ KINDS = {
     "gang": _mixes(
         "resnet50+ddp-training resnet50+resnet50@1+ddp-training vit-graph+ddp-training two-gpu-resnet50+ddp-training"
     ),
-    "kernels": _mixes("kernels-50us+kernels-5ms kernels-250us+kernels-5ms kernels-50us+kernels-1ms"),
+    "kernels": _mixes(
+        "kernels-50us+kernels-5ms kernels-250us+kernels-5ms kernels-50us+kernels-1ms "
+        "kernels-50us+kernels-5ms+kernels-1ms"
+    ),
 }
 MIXES = tuple(mix for kind in KINDS.values() for mix in kind)
 

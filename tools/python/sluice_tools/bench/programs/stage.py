@@ -17,6 +17,9 @@ from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
 
 # Of a window, what does not count: a time slice needs up to 0.5 s to become short.
 SETTLE_S = 0.9
+# With several best-effort programs the window is longer by this: they take turns by themselves only after they have all
+# been busy for a while (docs/reference/turns.md).
+MORE_FOR_SEVERAL_S = 2.1
 _ASK_S = 0.2  # before the part that counts, the counters are read
 _LEARN_EACH_S = 5.0
 # A client counts as a busy neighbour for a second after its last launch, also one that now has no part in it.
@@ -107,6 +110,10 @@ class Stage:
         critical = [self._critical[condition.own]] if self._critical else []
         return critical if condition.name.startswith(ALONE) else critical + self._others
 
+    @staticmethod
+    def _more_s(team: list[_Running]) -> float:
+        return MORE_FOR_SEVERAL_S if sum(not one.program.serves for one in team) > 1 else 0.0
+
     def _window(self, condition: Condition, team: list[_Running], seconds: float, round_: int = 0) -> list:
         self._apply(condition)
         if condition.own != self._last_own:
@@ -115,12 +122,12 @@ class Stage:
         # The same arrivals in all windows of a round.
         for place, one in enumerate(team):
             starting.run(one.talker, one.program, self._options.gpu == "sim", seed=100 * round_ + place)
-        started = time.monotonic()
-        time.sleep(max(0.0, min(SETTLE_S, seconds) - _ASK_S))
+        counts = time.monotonic() + SETTLE_S + self._more_s(team)
+        time.sleep(max(0.0, counts - _ASK_S - time.monotonic()))
         before = self._clients(condition)
-        time.sleep(max(0.0, started + SETTLE_S - time.monotonic()))
+        time.sleep(max(0.0, counts - time.monotonic()))
         begin = time.monotonic_ns()
-        time.sleep(max(0.0, started + seconds - time.monotonic()))
+        time.sleep(max(0.0, counts + seconds - SETTLE_S - time.monotonic()))
         end, after = time.monotonic_ns(), self._clients(condition)
         self._pause(team, end)
         return [self._row(one, (begin, end), (before, after)) for one in team]
