@@ -6,6 +6,7 @@ before which the last request arrives); quit. Run as
 """
 
 import argparse
+import gc
 import importlib
 import sys
 from collections.abc import Callable
@@ -36,6 +37,7 @@ def _serving(commands, request: Callable) -> None:
 
 def obey_requests(commands, server: Server) -> None:
     while (command := commands.next())["do"] == "run":
+        gc.collect()  # takes long where PyTorch is loaded
         answer("running")
         done = server.serve(command, commands.next)
         if done is None:

@@ -50,7 +50,6 @@ class Server:
     def serve(self, command: dict, next_command: Callable) -> dict | None:
         """Ends with the last request that arrived before until_ns of the command `idle`, so that no long request is
         left out. None: the command was another one, to quit. next_command(seconds): the next one, or None in time."""
-        gc.collect()
         gc.disable()
         try:
             return self._serve(command, next_command)
