@@ -15,6 +15,8 @@ if args[0] == "exec":
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, str(os.getpid())), "w") as file:
         file.write(option("--policy"))
+    with open(os.path.join(state, "name." + str(os.getpid())), "w") as file:
+        file.write(option("--name") if "--name" in args else "")
     command = args[args.index("--") + 1:]
     if "--target" in args[:args.index("--")]:
         os.environ["SLUICE_TARGET"] = option("--target")
@@ -34,6 +36,12 @@ if args[0] == "mps":
 folder = os.path.join(state, option("--session"))
 if args[0] == "set":
     pid = args[1].removeprefix("pid:")
+    with open(os.path.join(state, "name." + pid)) as file:
+        name = file.read()
+    with open(os.path.join(state, "settings.txt"), "a") as file:
+        file.write(" ".join([name, *args[2:args.index("--session")]]) + "\\n")
+    if "--policy" not in args:
+        sys.exit()
     with open(os.path.join(folder, pid), "w") as file:
         file.write(option("--policy"))
     with open(os.path.join(state, "set.txt"), "a") as file:
@@ -45,8 +53,10 @@ if args[0] == "status":
     entry = {{"entry": "cuLaunchKernel", "launches": launches, "gated": launches // 2, "captured": 0,
              "waited": 7, "held_ns": 0, "bypassed": {{"refused_wait": 0}}}}
     print(json.dumps({{"clients": [
-        {{"pid": int(pid), "launches": launches, "bypassed": 0, "max_hold_opened": 0, "longest_ns": 1500,
-         "held_total_ns": 0, "unknown_launches": 0, "ungated_graph_ns": 0, "coverage": [entry]}}
+        {{"pid": int(pid), "name": open(os.path.join(state, "name." + pid)).read(), "policy": "device:200us",
+         "slice": {{"state": "short"}}, "closing": {{"state": "later", "level": 5}},
+         "launches": launches, "bypassed": 0, "max_hold_opened": 0, "longest_ns": 1500, "held_total_ns": 0,
+         "unknown_launches": 0, "ungated_graph_ns": 0, "coverage": [entry]}}
         for pid in os.listdir(folder)]}}))
 """
 
@@ -121,6 +131,11 @@ class StandIns:
     def policies_set(self) -> list:
         file = self.state / "set.txt"
         return file.read_text().split() if file.exists() else []
+
+    def settings(self) -> list:
+        """Name of the client, and what `sluice set` was asked for it, in order."""
+        file = self.state / "settings.txt"
+        return file.read_text().splitlines() if file.exists() else []
 
     def client_pids(self) -> list:
         return [int(file.name) for session in self.state.iterdir() if session.is_dir() for file in session.iterdir()]

@@ -2,7 +2,8 @@
 
 STAND_IN_DIES, STAND_IN_HANGS, STAND_IN_LACKS: the name of a program that ends in the middle of a cell, does
 not answer there, or lacks a package. STAND_IN_WRONG: one whose outputs differ from process to process.
-STAND_IN_NOTES: a file for a line with the name, the client priority under MPS, and the target.
+STAND_IN_NOTES: a file for a line with the name, the client priority under MPS, and the target. STAND_IN_GPUS: one for a
+line with the name and the GPUs that it sees.
 """
 
 import os
@@ -11,7 +12,7 @@ import time
 
 from sluice_tools.bench.pairs.protocol import answer, run_program
 from sluice_tools.bench.programs.plan import program_of
-from sluice_tools.bench.programs.requests import serve
+from sluice_tools.bench.programs.requests import Server
 from sluice_tools.bench.programs.steps import Steps
 
 NAME = sys.argv[1]
@@ -37,6 +38,10 @@ def note():
         with open(file, "a") as notes:
             notes.write(" ".join(values) + "\n")
 
+    if file := os.environ.get("STAND_IN_GPUS"):
+        with open(file, "a") as notes:
+            notes.write(f"{NAME} {os.environ.get('CUDA_VISIBLE_DEVICES', '-')}\n")
+
 
 def obey(commands):
     note()
@@ -44,7 +49,7 @@ def obey(commands):
         raise ModuleNotFoundError("No module named 'gone'")
     print("a line of some library", flush=True)
     answer("imported")
-    running, steps = False, Steps(step)
+    running, steps, server = False, Steps(step), Server(request)
     while (command := commands.next(wait=not running) or {"do": ""})["do"] != "quit":
         do = command["do"]
         if do == "load":
@@ -55,7 +60,8 @@ def obey(commands):
         elif do == "run" and is_to("HANGS"):
             time.sleep(600)
         elif do == "run" and program_of(NAME).serves:
-            answer("done", **serve(request, command, lambda: answer("measuring")))
+            answer("running")
+            answer("idle", **(server.serve(command, commands.next) or {}))
         elif do == "run":
             running = True
             steps.begin()

@@ -22,16 +22,21 @@ def bench(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SLUICE_PROGRAM", str(stand_ins.sluice))
     monkeypatch.setenv("PYTHONPATH", str(PACKAGE))
     monkeypatch.setenv("PATH", f"{stand_ins.folder}:{os.environ['PATH']}")
-    for name in ("_SETTLE_S", "_SKIPPED_S", "_LEARNING_STEPS_S"):
-        monkeypatch.setattr(stage, name, 0.05)
-    monkeypatch.setattr(stage, "_LEARNING_REQUESTS", 5)
+    for module, name in (
+        (stage, "SETTLE_S"),
+        (stage, "_ASK_S"),
+        (stage, "_FORGET_S"),
+        (stage, "MORE_FOR_SEVERAL_S"),
+        (cli, "SETTLE_S"),
+    ):
+        monkeypatch.setattr(module, name, 0.05)
     monkeypatch.setattr(talker, "_QUIT_S", 0.5)
     monkeypatch.setattr(programs, "_END_S", 0.5)
 
     def run(*arguments, out=tmp_path / "out"):
         capsys.readouterr()
         stand_in = Path(__file__).parent / "programs_stand_in.py"
-        given = ("--mixes", MIX, "--modes", "time-sliced", "--seconds", "0.3", "--repeats", "1")
+        given = ("--mixes", MIX, "--window", "0.3", "--rounds", "1", "--learn", "0", "--commit", "c0ffee")
         code = cli.main([*given, "--programs", str(stand_in), "--out", str(out), *arguments])
         return code, capsys.readouterr()
 
@@ -51,46 +56,70 @@ def gone(pids) -> bool:
     return not any(os.path.exists(f"/proc/{pid}") for pid in pids)
 
 
-def test_a_mix_is_measured_and_not_measured_again(bench):
-    code, said = bench("--targets", "p99=50ms", "--repeats", "2")
+def test_a_mix_is_measured_in_turns_and_not_measured_again(bench):
+    code, said = bench("--rounds", "2")
     assert code == 0, said.err
-    together = [(cell, client) for cell in ("bare", "device:200us", "target p99=50ms") for client in MIX.split("+")]
-    assert measured(bench) == [
-        ("alone", "1", "vit-graph"),
-        ("best effort alone", "1", "prefill"),
-        *((cell, "1", client) for cell, client in together),
-        *((cell, "2", client) for cell, client in together),
+    cells = ["alone", "best effort alone", "bare", "default"]
+    assert list(dict.fromkeys((cell, round_) for cell, round_, _ in measured(bench))) == [
+        *((cell, "1") for cell in cells),
+        *((cell, "2") for cell in reversed(cells)),
     ]
     rows = {(row["cell"], row["role"]): row for row in rows_of(bench).rows}
-    assert float(rows["alone", CRITICAL]["p50_ms"]) >= 1 and int(rows["bare", CRITICAL]["jobs"]) > 10
-    assert 50 < float(rows["best effort alone", BEST_EFFORT]["per_s"]) < 500
-    # Only what runs under Sluice is counted by it.
+    assert float(rows["alone", CRITICAL]["p50_ms"]) >= 1 and int(rows["bare", CRITICAL]["jobs"]) > 0
+    assert 1 < float(rows["best effort alone", BEST_EFFORT]["per_s"]) < 500
+    # Only what may be held is counted.
     assert rows["bare", BEST_EFFORT]["launches"] == ""
-    assert int(rows["device:200us", BEST_EFFORT]["launches"]) > 0
-    assert rows["device:200us", CRITICAL]["priority"] == "1" and rows["device:200us", CRITICAL]["gpu"] == "stand-in"
-    # The best-effort program is the same process with and without a target.
+    assert int(rows["default", BEST_EFFORT]["launches"]) > 0 and rows["default", BEST_EFFORT]["slice"] == "short"
+    assert rows["default", CRITICAL]["closes"] == "later:5" and rows["default", CRITICAL]["commit"] == "c0ffee"
+    assert rows["default", CRITICAL]["priority"] == "1" and rows["default", CRITICAL]["gpu"] == "stand-in"
+    # All conditions are in the same two processes.
     pids = bench.stand_ins.client_pids()
-    assert len(pids) == 3 and gone(pids)
-    assert "of 1 are nowhere worse" in said.out and "equal to the bit in 1 of 1" in said.out
-    assert bench("--targets", "p99=50ms", "--repeats", "2")[0] == 0
+    assert len(pids) == 2 and gone(pids) and len({row["loaded"] for row in rows_of(bench).rows}) == 1
+    assert "equal to the bit in 1 of 1" in said.out and "commit c0ffee" in said.out
+    assert "1 mixes and modes, 2 rounds: about" in said.err
+    assert bench("--rounds", "2")[0] == 0
     assert bench.stand_ins.client_pids() == pids
 
 
-def test_only_what_is_missing_is_loaded(bench):
+def test_conditions_are_settings_of_the_running_programs(bench):
+    code, said = bench(
+        "--conditions", "default,slice=off policy=device:400us,weights=3:1", "--mixes", MIX + "+unet-batch"
+    )
+    assert code == 0, said.err
+    bare = "--priority 0 --policy none --slice off --weight none"
+    of = {name: [line.removeprefix(name).strip() for line in bench.stand_ins.settings() if line.startswith(name)]
+          for name in ("vit-graph#0", "prefill", "unet-batch")}  # fmt: skip
+    assert of["vit-graph#0"] == [bare, "--priority 1 --policy device:200us --slice auto --weight none"]
+    best = "--priority 0 --policy device:200us --slice auto --weight"
+    off = "--priority 0 --policy device:400us --slice off --weight none"
+    assert of["prefill"] == [bare, f"{best} none", off, f"{best} 3"]
+    assert of["unet-batch"] == [bare, f"{best} none", off, f"{best} 1"]
+
+
+def test_what_cannot_be_set_has_a_process_of_its_own_and_is_compared_with_itself(bench):
+    code, said = bench("--conditions", "default,target=p99=50ms,close=first", "--rounds", "2")
+    assert code == 0, said.err
+    assert len(bench.stand_ins.client_pids()) == 4  # the best-effort program once
+    cells = {cell for cell, _, _ in measured(bench)}
+    assert {"alone, target=p99=50ms", "alone, close=first", "target=p99=50ms", "close=first"} < cells
+    # Nobody else's process holds anybody meanwhile.
+    assert "vit-graph#1 --priority 0" in bench.stand_ins.settings()
+
+
+def test_only_the_missing_windows_are_measured(bench):
     assert bench()[0] == 0
-    assert len(bench.stand_ins.client_pids()) == 2
     lines = (bench.out / "programs.csv").read_text().splitlines()
-    kept = [line for line in lines if ",device:200us,1," not in line]
+    kept = [line for line in lines if ",default,1," not in line]
     (bench.out / "programs.csv").write_text("\n".join(kept) + "\n")
     code, said = bench()
     assert code == 0 and "3 of 4 cells are measured already" in said.err
-    assert len(bench.stand_ins.client_pids()) == 4 and "device:200us" in {cell for cell, _, _ in measured(bench)}
+    assert len(bench.stand_ins.client_pids()) == 4 and "default" in {cell for cell, _, _ in measured(bench)}
 
 
 @pytest.mark.parametrize("fault, says", [("DIES", "ended before"), ("LACKS", "No module named 'gone'")])
 def test_a_program_that_fails_is_a_line_in_the_table(bench, monkeypatch, fault, says):
     monkeypatch.setenv(f"STAND_IN_{fault}", "jax-gradient")
-    code, said = bench("--mixes", f"resnet50+jax-gradient,{MIX}", "--targets", "none")
+    code, said = bench("--mixes", f"resnet50+jax-gradient,{MIX}")
     assert code == 1
     (line,) = [line for line in said.out.splitlines() if line.startswith("Not measured")]
     assert "jax-gradient" in line and says in line
@@ -103,7 +132,7 @@ def test_a_program_that_fails_is_a_line_in_the_table(bench, monkeypatch, fault, 
 def test_a_program_that_hangs_ends_at_the_limit(bench, monkeypatch):
     monkeypatch.setenv("STAND_IN_HANGS", "prefill")
     monkeypatch.setattr(starting, "ANSWER_S", 1)
-    code, said = bench("--targets", "none")
+    code, said = bench()
     assert code == 1 and "prefill: no 'running' in 1 s" in said.out
     assert [cell for cell, _, _ in measured(bench)] == ["alone"]
     assert gone(bench.stand_ins.client_pids())
@@ -111,47 +140,73 @@ def test_a_program_that_hangs_ends_at_the_limit(bench, monkeypatch):
 
 def test_other_outputs_are_found(bench, monkeypatch):
     monkeypatch.setenv("STAND_IN_WRONG", "vit-graph")
-    _, said = bench("--targets", "none")
-    assert "OUTPUTS DIFFER in device:200us" in said.out and "equal to the bit in 0 of 1" in said.out
+    _, said = bench("--conditions", "close=first", "--rounds", "2")
+    assert "OUTPUTS DIFFER in" in said.out and "equal to the bit in 0 of 1" in said.out
 
 
 def test_three_priorities_and_two_best_effort_programs(bench):
     code, said = bench("--mixes", "vit-graph+resnet50+prefill+cupy-arrays")
     assert code == 0, said.err
-    rows = [row for row in rows_of(bench).rows if row["cell"] == "device:200us"]
+    rows = [row for row in rows_of(bench).rows if row["cell"] == "default"]
     assert {row["client"]: (row["role"], row["priority"]) for row in rows} == {
         "vit-graph": (CRITICAL, "2"),
         "resnet50": ("middle", "1"),
         "prefill": (BEST_EFFORT, "0"),
         "cupy-arrays": (BEST_EFFORT, "0"),
     }
-    assert "resnet50 p50" in said.out
+
+
+def test_a_mix_without_a_critical_program(bench):
+    code, said = bench("--mixes", "kernels-1ms+kernels-1ms:2", "--conditions", "weights=3:1", "--rounds", "2")
+    assert code == 0, said.err
+    assert {cell for cell, _, _ in measured(bench)} == {"best effort alone", "bare", "weights=3:1"}
+    assert " + " in said.out
 
 
 def test_under_mps_best_effort_has_the_lower_priority(bench, tmp_path, monkeypatch):
     monkeypatch.setenv("STAND_IN_NOTES", str(notes := tmp_path / "notes.txt"))
-    code, said = bench("--modes", "MPS + priority", "--targets", "p90=2x")
+    code, said = bench("--modes", "MPS + priority", "--conditions", "default,target=p90=2x")
     assert code == 0, said.err
-    # Bare, under the default, and the critical program once more with its target.
-    assert sorted(notes.read_text().splitlines()) == [
-        *["prefill 1 -"] * 2, "vit-graph 0 -", "vit-graph 0 -", "vit-graph 0 p90=2x"
-    ]  # fmt: skip
+    assert sorted(notes.read_text().splitlines()) == ["prefill 1 -", "vit-graph 0 -", "vit-graph 0 p90=2x"]
     assert {row["mode"] for row in rows_of(bench).rows} == {"MPS + priority"}
     assert len(bench.stand_ins.daemon_pids()) == 1 and gone(bench.stand_ins.daemon_pids())
 
 
-def test_workers_measure_into_one_file(bench, monkeypatch):
-    monkeypatch.setattr(cli, "gpus", lambda *_: {"devices": [{"name": "stand-in", "uuid": "GPU-0"}]})
-    code, said = bench("--mixes", f"{MIX},vit-graph+cupy-arrays", "--gpus", "2", "--targets", "none", "--gpu", "sim")
+def test_workers_measure_into_one_file(bench):
+    code, said = bench("--mixes", f"{MIX},vit-graph+cupy-arrays", "--gpus", "2", "--gpu", "sim", "--window", "1.1")
     assert code == 0, said.err
     assert {row["subject"] for row in rows_of(bench).rows} == {MIX, "vit-graph+cupy-arrays"}
-    assert len(rows_of(bench).rows) == 12 and "of 2 are nowhere worse" in said.out
+    assert len(rows_of(bench).rows) == 12 and "0 of 2 are worse" in said.out
 
 
 def test_the_mixes_are_spread_evenly():
     sizes = [len(part) for part in workers.parts(list(plan.MIXES), 5)]
     assert sum(sizes) == len(plan.MIXES) and max(sizes) - min(sizes) <= 1
     assert workers.parts([1], 3) == [[1]]
+
+
+def two_gpus(monkeypatch):
+    devices = [{"name": "stand-in", "uuid": f"GPU-{index}"} for index in range(2)]
+    monkeypatch.setattr(cli, "gpus", lambda *_: {"devices": devices})
+
+
+def test_a_gang_sees_two_gpus_and_the_others_one(bench, monkeypatch, tmp_path):
+    two_gpus(monkeypatch)
+    monkeypatch.setenv("STAND_IN_GPUS", str(notes := tmp_path / "gpus.txt"))
+    code, said = bench("--mixes", "resnet50+resnet50@1+ddp-training", "--device", "1")
+    assert code == 0, said.err
+    assert sorted(notes.read_text().splitlines()) == [
+        "ddp-training GPU-1,GPU-0", "resnet50 GPU-1", "resnet50@1 GPU-0"
+    ]  # fmt: skip
+
+
+def test_a_mix_for_two_gpus_is_skipped_with_a_line(bench, monkeypatch):
+    mixes = ("--mixes", f"{MIX},resnet50+ddp-training")
+    code, said = bench(*mixes)
+    assert code == 0 and "resnet50+ddp-training: skipped, needs 2 GPUs, and there is one" in said.err
+    assert {row["subject"] for row in rows_of(bench).rows} == {MIX}
+    two_gpus(monkeypatch)
+    assert "--gpus measures on one GPU at a time" in bench(*mixes, "--gpus", "2")[1].err
 
 
 def test_smoke_says_of_each_program_whether_it_works(bench, monkeypatch):
@@ -162,25 +217,27 @@ def test_smoke_says_of_each_program_whether_it_works(bench, monkeypatch):
     lines = {line.split()[0]: line for line in said.out.splitlines()}
     assert code == 1 and set(plan.PROGRAMS) <= lines.keys()
     assert "FAILED: ModuleNotFoundError: No module named 'gone'" in lines["gpt2"] and "gpt2.log" in lines["gpt2"]
-    assert "p50" in lines["decode"] and "steps/s" in lines["prefill"]
-    assert f"{len(plan.PROGRAMS) - 1} of {len(plan.PROGRAMS)} programs work" in said.out
+    assert "p50" in lines["decode"] and "steps/s" in lines["prefill"] and "two GPUs" in lines["ddp-training"]
+    on_one = sum(program.gpus == 1 for program in plan.PROGRAMS.values())
+    assert f"{on_one - 1} of {on_one} programs work" in said.out
     assert not (bench.out / "programs.csv").exists()
 
 
 def test_the_table_is_made_again_without_a_gpu(bench, monkeypatch, capsys):
-    assert bench("--targets", "none")[0] == 0
+    assert bench("--rounds", "2")[0] == 0
     before = (bench.out / "programs.md").read_text()
     (bench.out / "programs.md").unlink()
     monkeypatch.setenv("SLUICE_PROGRAM", "/nowhere")
     assert cli.main(["--table", str(bench.out)]) == 0
     assert (bench.out / "programs.md").read_text() == before == capsys.readouterr().out.split("rows:")[0]
     assert cli.main(["--table", str(bench.out), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["verdicts"][0]["subject"] == MIX
+    verdict = json.loads(capsys.readouterr().out)["verdicts"][0]
+    assert verdict["subject"] == MIX and verdict["judgments"][0]["word"] and verdict["text"].startswith(MIX)
 
 
 # Prevents: a traceback for the CSV of a version with other programs.
 def test_the_table_of_an_unknown_program(bench, capsys):
-    assert bench("--targets", "none")[0] == 0
+    assert bench()[0] == 0
     table = bench.out / "programs.csv"
     table.write_text(table.read_text().replace("prefill", "prefill-of-tomorrow"))
     assert cli.main(["--table", str(bench.out)]) == 0
@@ -198,11 +255,17 @@ def test_more_gpus_than_there_are(bench):
         (["--mixes", "prefill+vit-graph"], "'prefill+vit-graph': prefill serves no requests, so it cannot come first"),
         (["--mixes", "vit-graph"], "'vit-graph' does not name two or more different programs"),
         (["--mixes", "vit-graph+vit"], "'vit' is not one of"),
+        (["--mixes", "vit-graph+resnet50"], "'vit-graph+resnet50' has no program that makes steps"),
         (["--modes", "MPS"], "'MPS' is not one of time-sliced, MPS + priority"),
-        (["--targets", "p95=50ms"], "'p95=50ms' is not about one of p50, p90, p99"),
-        (["--targets", "p99=0.5x"], "'p99=0.5x' is not a target: p99=50ms"),
-        (["--seconds", "0"], "--seconds must be above 0"),
-        (["--repeats", "0"], "--repeats must be above 0"),
+        (["--conditions", "target=p42=50ms"], "'p42=50ms' is not a target"),
+        (["--conditions", "target=p99=0.5x"], "'p99=0.5x' is not a target: p99=50ms"),
+        (["--conditions", "policy=fast"], "'policy=fast' is not a condition: bare, default, or words such as"),
+        (["--conditions", "slice=12"], "'slice=12' is not a condition"),
+        (["--conditions", "weights=3:x"], "'weights=3:x' is not a condition"),
+        (["--conditions", ""], "a condition has no name"),
+        (["--window", "0.9"], "--window must be above 0.9: its first 0.9 s do not count"),
+        (["--learn", "-1"], "--learn must be 0 or more"),
+        (["--rounds", "0"], "--rounds must be above 0"),
         (["--gpus", "0"], "--gpus must be above 0"),
         (["--gpus", "2", "--device", "1"], "--gpus takes the first N GPUs"),
         (["--table", "/nowhere"], "no programs.csv in /nowhere"),

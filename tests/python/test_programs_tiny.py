@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 from conftest import environment
 from sluice_tools.bench.programs import cli
+from sluice_tools.bench.programs.figures import FIELDS
 from sluice_tools.bench.programs.plan import PROGRAMS
 from sluice_tools.bench.programs.requests import INPUTS
 from sluice_tools.bench.programs.setting import Setting
+from sluice_tools.measure.rows import Rows
 
 SETTING = Setting("cpu", tiny=True)
 NEEDS = {"generation": "transformers", "jax_programs": "jax", "loader": "timm"}
@@ -42,7 +45,11 @@ def test_the_triton_program_works():
     assert program.returncode == 0, program.stderr
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "triton-kernels"])
+# The kernels need a driver; ddp-training runs below, in a process of its own.
+ELSEWHERE = ("triton-kernels", "ddp-training", *(name for name, one in PROGRAMS.items() if one.simulated))
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in ELSEWHERE])
 def test_a_program_works(name):
     module, function = PROGRAMS[name].place.split(":")
     package = NEEDS.get(module, "torch")
@@ -57,28 +64,73 @@ def test_a_program_works(name):
             made()()
 
 
-def test_the_process_obeys_and_tells_what_goes_wrong():
-    command = {"do": "run", "jobs": 3, "seconds": 5, "skip_s": 0, "period_ms": 5, "arrivals": "poisson", "seed": 1}
-    commands = [{"do": "load"}, command, {"do": "run"}]
-    program = subprocess.run(
-        [sys.executable, "-m", "sluice_tools.bench.programs.program", "vit-graph", "--device", "cpu", "--tiny"],
-        input="".join(json.dumps(command) + "\n" for command in commands),
+def ran(name, *commands):
+    """What a program answered."""
+    program = subprocess.Popen(
+        [sys.executable, "-m", "sluice_tools.bench.programs.program", name, "--device", "cpu", "--tiny"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        capture_output=True,
         env=environment(),
-        timeout=120,
     )
-    said = [json.loads(line) for line in program.stdout.splitlines()]
-    assert [answer["event"] for answer in said] == ["imported", "loaded", "measuring", "done", "error"]
-    assert len(said[3]["latency_ms"]) == 3 and program.returncode == 1
+    said, waits_for = [], "imported"
+    for command, then in (({"do": "load"}, "loaded"), *commands, ({"do": "quit"}, None)):
+        for line in program.stdout:
+            said.append(json.loads(line)) if line.startswith("{") else None
+            if said and said[-1]["event"] in (waits_for, "error"):
+                break
+        if then == "idle":
+            time.sleep(1)
+        program.stdin.write(json.dumps(command) + "\n")
+        program.stdin.flush()
+        waits_for = then
+    _, err = program.communicate(timeout=120)
+    return said, program.returncode, err
+
+
+def test_the_process_obeys():
+    run = {"do": "run", "period_ms": 5, "arrivals": "poisson", "seed": 1}
+    said, code, err = ran("vit-graph", (run, "running"), ({"do": "idle", "until_ns": 0}, "idle"))
+    assert [answer["event"] for answer in said] == ["imported", "loaded", "running", "idle"], err
+    assert len(said[3]["served_ns"]) > 0 and code == 0
+
+
+def test_the_process_tells_what_goes_wrong():
+    said, code, err = ran("vit-graph", ({"do": "run"}, "running"), ({"do": "idle", "until_ns": 0}, "idle"))
+    assert said[-1]["event"] == "error" and "period_ms" in said[-1]["text"] and code == 1, err
+
+
+def test_both_ranks_of_a_training_make_its_steps():
+    said, code, err = ran("ddp-training", ({"do": "run"}, "running"), ({"do": "idle"}, "idle"))
+    assert [answer["event"] for answer in said] == ["imported", "loaded", "running", "idle"], err
+    assert len(said[3]["ends_ns"]) > 1 and code == 0
 
 
 @pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="needs a build of Sluice")
 def test_a_mix_is_measured_under_the_real_sluice(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SLUICE_PROGRAM", os.environ["SLUICE_TEST_PROGRAM"])
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
-    given = ["--gpu", "sim", "--mixes", "vit-graph+prefill", "--modes", "time-sliced"]
-    code = cli.main([*given, "--seconds", "0.5", "--repeats", "1", "--out", str(tmp_path)])
+    given = ["--gpu", "sim", "--mixes", "vit-graph+prefill", "--window", "1.4", "--learn", "0"]
+    code = cli.main([*given, "--rounds", "2", "--out", str(tmp_path)])
     said = capsys.readouterr()
     assert code == 0, said.err
     assert "critical outputs are equal to the bit in 1 of 1" in said.out
+
+
+@pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="needs a build of Sluice")
+def test_conditions_are_switched_on_the_simulated_gpu(tmp_path, monkeypatch, capsys):
+    """Settings that do not arrive would make all conditions equal."""
+    monkeypatch.setenv("SLUICE_PROGRAM", os.environ["SLUICE_TEST_PROGRAM"])
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+    monkeypatch.setenv("SLUICE_SIM_SCALE", "1")
+    given = ["--gpu", "sim", "--mixes", "kernels-50us+kernels-5ms", "--learn", "0", "--rounds", "1"]
+    code = cli.main([*given, "--conditions", "default,slice=off", "--window", "1.9", "--out", str(tmp_path)])
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    rows = {(row["cell"], row["role"]): row for row in Rows(tmp_path / "programs.csv", FIELDS).rows}
+    for condition in ("default", "slice=off"):
+        assert int(rows[condition, "best effort"]["waited"]) > 0
+        assert rows[condition, "best effort"]["policy"] == "device:200us"
+    assert rows["slice=off", "best effort"]["slice"] == "off"
+    assert rows["default", "best effort"]["slice"] != "off"

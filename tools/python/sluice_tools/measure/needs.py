@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 from sluice_tools import slice_answers
 from sluice_tools.errors import run_error, usage_error
@@ -18,6 +19,15 @@ def version(sluice: str) -> str:
     """Of the programs that measure; empty if it cannot be asked."""
     said = subprocess.run([sluice, "--version"], capture_output=True, text=True, check=False)
     return said.stdout.strip().removeprefix("sluice ")
+
+
+def commit(sluice: str) -> str:
+    """Of the checkout in which the program is, -dirty behind it where files are changed; empty outside of one."""
+    asked = ["git", "-C", str(Path(sluice).resolve().parent), "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
 
 
 def torch_version() -> str:

@@ -145,12 +145,28 @@ class Session:
 
     def clients(self) -> dict:
         """What `sluice status --json` reports of each client, by pid. Empty if there is no session."""
+        return {client["pid"]: client for client in self._status()}
+
+    def pids(self, name: str) -> list[int]:
+        """Of the clients with this name, which may be processes of one program."""
+        return sorted({client["pid"] for client in self._status() if client.get("name") == name})
+
+    def _status(self) -> list[dict]:
         said = subprocess.run(
             [self._sluice, "status", "--json", "--session", self.name], capture_output=True, text=True, check=False
         )
+        return json.loads(said.stdout)["clients"] if said.returncode == 0 else []
+
+    def set(self, pid: int, options: tuple) -> None:
+        """options: of `sluice set`. Raises RuntimeError if the client does not have them then."""
+        said = subprocess.run(
+            [self._sluice, "set", f"pid:{pid}", *options, "--session", self.name],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if said.returncode != 0:
-            return {}
-        return {client["pid"]: client for client in json.loads(said.stdout)["clients"]}
+            raise RuntimeError(f"sluice set {' '.join(options)}: {said.stderr.strip()}")
 
     def set_policy(self, pid: int, policy: str) -> None:
         """Raises RuntimeError if the client does not have it then."""

@@ -158,10 +158,18 @@ def times(values: list) -> str:
 
 def measured_on(rows: list[dict]) -> list[str]:
     """A line for each machine that rows are from, with the days."""
-    machines = dict.fromkeys((row["gpu"], row["driver"], row["torch"], row["sluice"]) for row in rows)
+    machines = dict.fromkeys(
+        (row["gpu"], row["driver"], row["torch"], row["sluice"], row.get("commit", "")) for row in rows
+    )
     days = sorted({row["date"][:10] for row in rows})
     return [
-        ", ".join([f"{gpu}, driver {driver or '-'}, PyTorch {torch or '-'}, Sluice {sluice}", *days[:1]])
+        ", ".join(
+            [
+                f"{gpu}, driver {driver or '-'}, PyTorch {torch or '-'}, Sluice {sluice}",
+                *([f"commit {commit}"] if commit else []),
+                *days[:1],
+            ]
+        )
         + (f" to {days[-1]}" if len(days) > 1 else "")
-        for gpu, driver, torch, sluice in machines
+        for gpu, driver, torch, sluice, commit in machines
     ]

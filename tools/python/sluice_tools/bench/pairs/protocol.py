@@ -17,11 +17,11 @@ class Commands:
         self._descriptor = descriptor
         self._unread = b""
 
-    def next(self, wait: bool = True):
-        """The next command; None if there is none yet and `wait` is false. The end of the input is
-        the command `quit`."""
+    def next(self, wait: bool | float = True):
+        """The next command; None if none comes at once (`wait` is false) or in `wait` seconds. The end of the input
+        is the command `quit`."""
         while b"\n" not in self._unread:
-            if not wait and not select.select([self._descriptor], [], [], 0)[0]:
+            if wait is not True and not select.select([self._descriptor], [], [], float(wait))[0]:
                 return None
             read = os.read(self._descriptor, 65536)
             if not read:

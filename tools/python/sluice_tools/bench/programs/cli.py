@@ -3,43 +3,62 @@
 import argparse
 import contextlib
 import math
-import os
 from pathlib import Path
 
-from sluice_tools.bench.programs import plan, progress, report
+from sluice_tools.bench.programs import conditions, plan, progress, report
+from sluice_tools.bench.programs.conditions import BARE, DEFAULT, Condition, condition_of
 from sluice_tools.bench.programs.figures import FIELDS
 from sluice_tools.bench.programs.smoke import smoke
-from sluice_tools.bench.programs.stage import stage
-from sluice_tools.bench.programs.targets import parse_target
+from sluice_tools.bench.programs.stage import MORE_FOR_SEVERAL_S, SETTLE_S, stage
 from sluice_tools.bench.programs.workers import run_workers
 from sluice_tools.command import run_command
 from sluice_tools.errors import EXIT_FINE, CommandError, Parser, usage_error
 from sluice_tools.measure.experiments import sluice_program
-from sluice_tools.measure.needs import ON_CPU, driver_and_slices, gpus, need_mps, torch_version, version
+from sluice_tools.measure.needs import (
+    ON_CPU,
+    commit,
+    driver_and_slices,
+    gpus,
+    need_mps,
+    torch_version,
+    version,
+)
 from sluice_tools.measure.rows import Cell, Rows, output_folder
 from sluice_tools.measure.sitting import Group, Sitting
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
 
 _EXAMPLES = """\
 examples:
-  sluice bench programs --smoke                        each program alone for a second: do all work
-  sluice bench programs                                all of it, on GPU 0
-  sluice bench programs --limit-s 540                  as much as fits; run it again to go on
-  sluice bench programs --gpus 4 --modes time-sliced   a quarter of the mixes on each of four GPUs
-  sluice bench programs --mixes decode+prefill,gpt2+prefill --targets p99=1.2x,p99=60ms
-  sluice bench programs --table results/programs       makes table and page anew, without a GPU
+  sluice bench programs --smoke                      each program alone for a second: do all work
+  sluice bench programs --mixes graph,busy           two kinds of mixes, five rounds, on GPU 0
+  sluice bench programs --limit-s 540                as much as fits; run it again to go on
+  sluice bench programs --mixes gang --conditions default,ranks=first   two GPUs; skipped where there is one
+  sluice bench programs --mixes decode+prefill --conditions "default,target=p99=1.2x,policy=device:400us"
+  sluice bench programs --mixes kernels --conditions default,slice=off,"policy=none slice=100us"
+  sluice bench programs --mixes llama-token-busy+matrix-products --conditions default,close=first --learn 40
+  sluice bench programs --mixes kernels-1ms+kernels-1ms:2 --conditions weights=1:1,weights=3:1
+  sluice bench programs --table results/programs     makes table and page anew, without a GPU
 
-Mixes are CRITICAL+OTHER[+OTHER...] of any of these programs; those that are measured by default:
-  %(mixes)s
+Conditions take turns, a window each, in the same processes: each program alone, all of them bare (as without
+Sluice: policy none, no short slices, equal priorities), and those of --conditions: default, or words of
+  policy=P slice=S weights=A:B    of the best-effort programs
+  ranks=first                     of a best-effort program with several processes, only the first is held
+  target=T close=first            of the critical program, in a process of its own: these hold from its start
+
+A mix is CRITICAL+OTHER[+OTHER...] of any of these programs, or a kind:
+%(kinds)s
 programs that serve requests, and so can be critical; NAME-busy serves them back to back:
 %(serving)s
 programs that make steps:
 %(stepping)s
+NAME@1 runs on the next GPU, NAME:2 is a second copy.
 
-exit codes: 0: all went well, also where the limit ended it; 1: a cell failed (it is measured again
+exit codes: 0: all went well, also where the limit ended it; 1: a window failed (it is measured again
 by the next call); 2: wrong usage
 """
 _CSV = "programs.csv"
+_SWITCH_S = 0.3  # to set, start and pause the programs of a window
+_LOADING_S = 30
 
 
 def _epilog() -> str:
@@ -47,8 +66,8 @@ def _epilog() -> str:
         chosen = [program for program in plan.PROGRAMS.values() if program.serves == serves]
         return "\n".join(f"  {program.name:20}{program.text}" for program in chosen)
 
-    mixes = "\n  ".join(mix.name for mix in plan.MIXES)
-    return _EXAMPLES % {"mixes": mixes, "serving": listed(True), "stepping": listed(False)}
+    kinds = "\n".join(f"  {kind:12}{' '.join(mix.name for mix in mixes)}" for kind, mixes in plan.KINDS.items())
+    return _EXAMPLES % {"kinds": kinds, "serving": listed(True), "stepping": listed(False)}
 
 
 def _list_of(read):
@@ -72,42 +91,35 @@ def _one_of(known: tuple):
     return read
 
 
-def _checked_target(text: str) -> str:
-    if text != "none":
-        parse_target(text)
-    return text
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="sluice bench programs",
-        description="Measure programs that Sluice was not tuned on: alone, together without Sluice, and together "
-        "under its default. Says for each mix whether Sluice is worse than no Sluice. What is in the CSV of --out "
-        "already is not measured again.",
+        description="Measure programs that Sluice was not tuned on: alone, together as without Sluice, and together "
+        "under its default, in turns. Says for each mix whether Sluice is worse than no Sluice, by a test. What is in "
+        "the CSV of --out already is not measured again.",
         epilog=_epilog().replace("%", "%%"),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--mixes", type=_list_of(plan.mix_of), default=plan.MIXES, metavar="M,...", help="default: those below")
+    add("--mixes", type=_list_of(plan.mixes_of), default=[plan.MIXES], metavar="M,...", help="or kinds (default: all)")
     modes = ", ".join(plan.MODES)
-    add("--modes", type=_list_of(_one_of(plan.MODES)), default=plan.MODES, metavar="M,...", help=f"of {modes}")
-    add(
-        "--targets",
-        type=_list_of(_checked_target),
-        metavar="T,...",
-        help=f"latency targets of the critical program, each a condition; none: without "
-        f"(default: {plan.TARGET} for host-bound ones)",
-    )
-    add("--seconds", type=float, default=8.0, metavar="S", help="a cell lasts this long (default 8),")
-    add("--jobs", type=int, default=600, metavar="N", help="or until so many critical requests (default 600)")
-    add("--repeats", type=int, default=2, metavar="N", help="of the cells with several programs (default 2)")
-    add("--limit-s", type=float, metavar="S", help="begin no cell that would end later")
+    modes = f"of {modes} (default: the first); programs of another mode are other processes"
+    add("--modes", type=_list_of(_one_of(plan.MODES)), default=[plan.TIME_SLICED], metavar="M,...", help=modes)
+    one = [condition_of(DEFAULT)]
+    add("--conditions", type=_list_of(condition_of), default=one, metavar="C,...", help="see below (default: default)")
+    add("--rounds", type=int, default=5, metavar="N", help="in each, every condition has a window (default 5)")
+    settles = f"of which the first {SETTLE_S:g} s do not count"
+    add("--window", type=float, default=2.0, metavar="S", help=f"a window lasts this long (default 2), {settles}")
+    learns = "programs run so long before the first round: Sluice learns when to close gates (default 10)"
+    add("--learn", type=float, default=10.0, metavar="S", help=learns)
+    add("--limit-s", type=float, metavar="S", help="begin no window that would end later")
     add("--gpus", type=int, default=1, metavar="N", help="spread the mixes over the first N GPUs (default 1)")
     add("--device", type=int, default=0, metavar="N", help="index of the GPU, without --gpus")
     sim = "sim runs tiny models on the CPU: to try the command, not to measure"
     add("--gpu", choices=("real", "sim"), default="real", help=sim)
     out = Path("results/programs")
     add("--out", type=Path, default=out, metavar="DIR", help=f"default: {out}")
+    add("--commit", metavar="TEXT", help="of the build, for the table (default: that of its checkout)")
     add("--json", action="store_true", help="print JSON instead of the table")
     add("--smoke", action="store_true", help="only run each program alone for a second, and print its speed")
     add("--table", type=Path, metavar="DIR", help=f"measure nothing: table and page of DIR/{_CSV}")
@@ -119,16 +131,21 @@ def _parser() -> argparse.ArgumentParser:
 
 def _options(arguments: list) -> argparse.Namespace:
     options = _parser().parse_args(arguments)
-    positive = {"--seconds": options.seconds, "--jobs": options.jobs, "--repeats": options.repeats}
-    positive |= {"--gpus": options.gpus} | ({"--limit-s": options.limit_s} if options.limit_s is not None else {})
+    positive = {"--rounds": options.rounds, "--gpus": options.gpus}
+    positive |= {"--limit-s": options.limit_s} if options.limit_s is not None else {}
     for name, value in positive.items():
         if not 0 < value < math.inf:
             raise usage_error(f"{name} must be above 0")
     if options.gpus > 1 and (options.device or options.smoke):
         raise usage_error("--gpus takes the first N GPUs, and neither --device nor --smoke")
-    if options.targets is not None:
-        options.targets = [target for target in options.targets if target != "none"]
-    options.exec_gpu = options.gpu
+    if not SETTLE_S < options.window < math.inf:
+        raise usage_error(f"--window must be above {SETTLE_S:g}: its first {SETTLE_S:g} s do not count")
+    if not 0 <= options.learn < math.inf:
+        raise usage_error("--learn must be 0 or more")
+    options.mixes = list(dict.fromkeys(mix for mixes in options.mixes for mix in mixes))
+    wanted = dict.fromkeys([condition_of(BARE), *options.conditions])
+    options.conditions = list(wanted)
+    options.uuids = []
     return options
 
 
@@ -136,33 +153,62 @@ def _groups(options, rows: Rows) -> list[Group]:
     return [_group(options, rows, mix, mode) for mix in options.mixes for mode in options.modes]
 
 
+def _seconds(options, mix: plan.Mix, condition: Condition) -> float:
+    """About how long a condition takes in a round."""
+    one, several = options.window + _SWITCH_S, len(mix.best_effort)
+    if condition.name == BEST_EFFORT_ALONE:
+        return several * one
+    return one + MORE_FOR_SEVERAL_S * (several > 1 and not condition.name.startswith(ALONE))
+
+
 def _group(options, rows: Rows, mix: plan.Mix, mode: str) -> Group:
-    """One loading of the programs. Cells alone are measured once: no verdict compares their spread."""
-    cells = {}
-    for repeat in range(1, options.repeats + 1):
-        for condition in plan.conditions(mix, options.targets):
-            if repeat == 1 or condition.name not in (ALONE, BEST_EFFORT_ALONE):
-                cells[Cell(mix.name, mode, condition.name, repeat, options.seconds + 1)] = condition
+    """One loading of the programs. Every second round goes through the conditions backwards, so that none always comes
+    after the same one."""
+    found = {}
+    wanted = conditions.cells(mix, options.conditions)
+    for round_ in range(1, options.rounds + 1):
+        for condition in wanted if round_ % 2 else reversed(wanted):
+            found[Cell(mix.name, mode, condition.name, round_, _seconds(options, mix, condition))] = condition
 
     @contextlib.contextmanager
     def opened():
-        missing = dict.fromkeys(condition for cell, condition in cells.items() if not rows.has(cell))
-        with stage(options, mix, mode, missing) as loaded:
-            yield lambda cell: loaded.measure(cells[cell])
+        missing = {found[cell].own for cell in found if not rows.has(cell)}
+        with stage(options, mix, mode, [condition for condition in wanted if condition.own in missing]) as loaded:
+            yield lambda cell: loaded.measure(found[cell], cell.repeat)
 
-    return Group(list(cells), opened)
+    return Group(list(found), opened)
+
+
+def _without_gpus(options) -> None:
+    """Takes away the mixes that need more GPUs than there are, with a line for each."""
+    there = 1 if options.worker or options.gpus > 1 else max(len(options.uuids), 1)
+    left_out = [mix for mix in options.mixes if mix.gpus > there]
+    for mix in left_out:
+        why = "--gpus measures on one GPU at a time" if options.worker or options.gpus > 1 else "there is one"
+        progress.say(f"{mix.name}: skipped, needs {mix.gpus} GPUs, and {why}")
+    options.mixes = [mix for mix in options.mixes if mix not in left_out]
+
+
+def _say_estimate(options, groups: list[Group], rows: Rows) -> None:
+    groups = [group for group in groups if any(not rows.has(cell) for cell in group.cells)]
+    windows = sum(cell.seconds for group in groups for cell in group.cells if not rows.has(cell))
+    learning = len(groups) * options.learn * sum(condition.hooked for condition in options.conditions)
+    total = (windows + learning + len(groups) * _LOADING_S) / 60
+    progress.say(
+        f"{len(groups)} mixes and modes, {options.rounds} rounds: about {total:.1f} min, of which {windows / 60:.1f} "
+        f"are windows and {learning / 60:.1f} learning; loading is taken to last {_LOADING_S} s for each"
+    )
 
 
 def _use_gpu(options) -> str:
-    """Makes the chosen GPU the only one that the programs see. Gives its name."""
+    """Chooses which GPUs the programs see, the one of --device first. Gives its name."""
     if options.gpu == "sim":
-        return "CPU, tiny models"
+        return "CPU (tiny models), simulated GPU (kernels)"
     found = gpus(options.sluice, "real", options.device, ON_CPU)["devices"]
     if options.gpus > len(found):
         raise usage_error(f"--gpus: found {options.gpus}, and there are {len(found)} GPUs here")
-    if len(found) > 1 and options.gpus == 1:
-        # By UUID: under MPS the daemon and its clients would count the indices differently.
-        os.environ["CUDA_VISIBLE_DEVICES"] = found[options.device]["uuid"]
+    if len(found) > 1:
+        options.uuids = [one["uuid"] for one in found[options.device :] + found[: options.device]]
     return found[options.device]["name"]
 
 
@@ -172,12 +218,14 @@ def _measure(options, rows: Rows, name: str) -> int:
         "driver": driver_and_slices(options.sluice, 0, ON_CPU) if options.gpu == "real" else "",
         "torch": torch_version(),
         "sluice": version(options.sluice),
+        "commit": options.commit,
     }
     groups = _groups(options, rows)
+    _say_estimate(options, groups, rows)
     label = f"sluice bench, GPU {options.device}" if options.worker else "sluice bench"
     result = Sitting(label, rows, groups, options.limit_s, machine, progress.one_line).run()
     if result.left:
-        progress.say(f"{result.left} cells are left; the same command goes on")
+        progress.say(f"{result.left} windows are left; the same command goes on")
     return result.exit_code
 
 
@@ -189,6 +237,8 @@ def _run(options) -> int:
         return EXIT_FINE
     options.sluice = sluice_program()
     name = _use_gpu(options)
+    options.commit = commit(options.sluice) if options.commit is None else options.commit
+    _without_gpus(options)
     if plan.MPS_PRIORITY in options.modes and options.gpu == "real" and not options.smoke:
         need_mps("--modes time-sliced")
     if options.worker:

@@ -10,6 +10,24 @@ from sluice_tools.bench.programs.torch_work import begin, on_host, to_host
 _PROMPT, _NEW = 64, 8  # tokens
 
 
+def token(setting: Setting):
+    """Some 700 launches a token, bound by the host."""
+    half = begin(setting)
+    small = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
+    billion = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32}
+    sizes = setting.size(billion | {"vocab_size": 128256}, small | {"vocab_size": 1000})
+    config = transformers.LlamaConfig(**sizes, num_key_value_heads=setting.size(8, 1))
+    with torch.device(setting.device):
+        model = transformers.LlamaForCausalLM(config).eval().to(half)
+    ids = [torch.full((1, 1), 7 + index, device=setting.device) for index in range(INPUTS)]
+
+    @torch.inference_mode()
+    def request(index: int):
+        return to_host(model(ids[index], use_cache=False).logits[0, -1, :64])
+
+    return request
+
+
 def gpt2(setting: Setting):
     begin(setting)
     small = {"n_layer": 2, "n_embd": 64, "n_head": 2} if setting.tiny else {}

@@ -1,4 +1,6 @@
-"""A decoder-only language model in plain PyTorch: prefill of long prompts, and decoding token by token."""
+"""A decoder-only language model in plain PyTorch: prefill, decoding, offline generation, and rollouts of RL."""
+
+from collections import deque
 
 import torch
 import torch.nn.functional as functional
@@ -73,6 +75,85 @@ def decode(setting: Setting):
         return to_host(logits)
 
     return request
+
+
+def _generated(model: Decoder, ids: torch.Tensor, new: int) -> torch.Tensor:
+    """`new` tokens after the prompts `ids` (batch, length), greedily."""
+    logits, past = model(ids)
+    made = [logits.argmax(-1, keepdim=True)]
+    for _ in range(new - 1):
+        logits, past = model(made[-1], past)
+        made.append(logits.argmax(-1, keepdim=True))
+    return torch.cat(made, dim=1)
+
+
+def two_in_flight(setting: Setting):
+    """As servers with asynchronous scheduling: a token is launched, then the one before it is waited for, whose logits
+    a second stream copies to the host. The program waits by events only, and the GPU is never idle."""
+    model = _model(setting, 1)
+    ids = [torch.full((1, 1), 7 + index, device=setting.device) for index in range(INPUTS)]
+    copies = torch.cuda.Stream() if setting.gpu else None
+    pending: deque = deque()
+
+    def launch(index: int) -> None:
+        logits = model(ids[index])[0][0, :64]
+        if copies is None:
+            pending.append((None, logits))
+            return
+        copies.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(copies):
+            logits.record_stream(copies)
+            host = torch.empty_like(logits, device="cpu", pin_memory=True).copy_(logits, non_blocking=True)
+            done = torch.cuda.Event()
+            done.record()
+        pending.append((done, host))
+
+    @torch.inference_mode()
+    def request(index: int):
+        if not pending:
+            launch((index - 1) % INPUTS)
+        launch(index)
+        done, logits = pending.popleft()
+        if done is not None:
+            done.synchronize()
+        return to_host(logits)
+
+    return request
+
+
+def offline_generation(setting: Setting):
+    prompts, length, new = setting.size((64, 128, 32), (2, 8, 4))
+    model = _model(setting, length + new)
+    ids = torch.randint(_VOCABULARY, (prompts, length)).to(setting.device)
+
+    @torch.inference_mode()
+    def step():
+        _generated(model, ids, new)
+
+    return marked(setting, step)
+
+
+def rl_rollouts(setting: Setting):
+    """Each step: a batch of sequences is decoded, the learner takes a step on them, and its weights are copied to the
+    model that decodes."""
+    sequences, length, new = setting.size((32, 32, 16), (2, 4, 4))
+    actor, learner = _model(setting, length + new), _model(setting, length + new)
+    actor.load_state_dict(learner.state_dict())
+    ids = torch.randint(_VOCABULARY, (sequences, length)).to(setting.device)
+    optimizer = torch.optim.SGD(learner.parameters(), lr=1e-5)
+
+    def step():
+        with torch.inference_mode():
+            made = _generated(actor, ids, new)
+        optimizer.zero_grad(set_to_none=True)
+        logits, _ = learner(torch.cat((ids, made[:, :-1]), dim=1))
+        functional.cross_entropy(logits.float(), made[:, -1].clone()).backward()
+        optimizer.step()
+        with torch.no_grad():
+            for own, newer in zip(actor.parameters(), learner.parameters()):
+                own.copy_(newer, non_blocking=True)
+
+    return marked(setting, step)
 
 
 def prefill(setting: Setting):

@@ -1,18 +1,19 @@
 """One program of `sluice bench programs`, as a process that obeys commands (bench/pairs/protocol.py).
 
-Commands: load; run (for a program that serves requests: jobs, seconds, skip_s, period_ms, arrivals, seed);
-idle (ends the steps of the other programs); quit. Run as
+Commands: load; run (for a program that serves requests: period_ms, arrivals, seed); idle (for such a program: until_ns,
+before which the last request arrives); quit. Run as
 `python -m sluice_tools.bench.programs.program vit-graph --device cpu --tiny`. It calls nothing of Sluice.
 """
 
 import argparse
+import gc
 import importlib
 import sys
 from collections.abc import Callable
 
 from sluice_tools.bench.pairs.protocol import answer, run_program
 from sluice_tools.bench.programs.plan import Program, program_of
-from sluice_tools.bench.programs.requests import INPUTS, serve
+from sluice_tools.bench.programs.requests import INPUTS, Server
 from sluice_tools.bench.programs.setting import Setting
 from sluice_tools.bench.programs.steps import Steps
 
@@ -31,8 +32,17 @@ def _serving(commands, request: Callable) -> None:
     for index in list(range(INPUTS)) * _WARM_UPS:
         request(index)
     answer("loaded")
-    while (command := commands.next())["do"] != "quit":
-        answer("done", **serve(request, command, lambda: answer("measuring")))
+    obey_requests(commands, Server(request))
+
+
+def obey_requests(commands, server: Server) -> None:
+    while (command := commands.next())["do"] == "run":
+        gc.collect()  # takes long where PyTorch is loaded
+        answer("running")
+        done = server.serve(command, commands.next)
+        if done is None:
+            return
+        answer("idle", **done)
 
 
 def _stepping(commands, step: Callable) -> None:

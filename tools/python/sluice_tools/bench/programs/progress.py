@@ -14,7 +14,7 @@ def one_line(measured: list, rows: list) -> str:
     """What has just been measured: rows of one cell."""
     key = [measured[0][name] for name in ("subject", "mode", "cell", "repeat")]
     same = [row for row in rows if [row["subject"], row["mode"]] == key[:2]]
-    latest = [row for row in same if row["cell"] in (ALONE, BEST_EFFORT_ALONE, key[2])]
+    latest = [row for row in same if row["cell"].startswith(ALONE) or row["cell"] in (BEST_EFFORT_ALONE, key[2])]
     latest = [row for row in latest if row["cell"] != key[2] or row["repeat"] == key[3]]
     result = next(result for result in summarize(latest) if result.cell == key[2])
     return _of(result, measured)
@@ -27,7 +27,7 @@ def _of(result: Result, measured: list) -> str:
         parts.append(
             f"critical: {result.jobs[0]} requests"
             + "".join(
-                f", {name} {value[0]:.3g} ms{times(result.x[name]) if result.cell != ALONE else ''}"
+                f", {name} {value[0]:.3g} ms{times(result.x[name]) if result.together else ''}"
                 for name in ("p50", tail)
                 if (value := result.ms[name])
             )

@@ -5,56 +5,72 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from sluice_tools.bench.programs.plan import BARE, BUSY, DEFAULT, program_of
+from sluice_tools.bench.programs.conditions import BARE
+from sluice_tools.bench.programs.plan import BUSY, PERIODIC, program_of
 from sluice_tools.bench.programs.results import Result, summarize
-from sluice_tools.bench.programs.verdict import Verdict, counted, verdicts
+from sluice_tools.bench.programs.verdict import Axis, Judgment, Verdict, counted, verdicts
 from sluice_tools.measure import page, table
 from sluice_tools.measure.rows import Rows
 from sluice_tools.measure.summary import measured_on, middle
 
-_HEAD = ("critical + others", "mode", BARE, DEFAULT, "with a target", "worse than bare?")
-_LEGEND = (
-    "A cell has the critical p50 and p99 (p90 where fewer than 100 requests were served), as × of the critical program "
-    "alone in the same mode, and the best-effort speed, % of its speed alone (the sum, where there are several). "
-    "bare: the same programs without Sluice. Differences within the spread of the repeats count as none."
-)
+_HEAD = (
+    "mix, mode", "condition", "p50, × alone", "tail, × alone", "best effort, % of alone",
+    "p50 against bare", "tail against bare", "best effort against bare", "worse than bare?",
+)  # fmt: skip
+_LEGEND = """\
+Conditions take turns in the same processes, a window each in every round. × alone: latency of the critical
+program against itself alone in the same round, median over the rounds; the tail is the p99, or the p90 where a
+window has fewer than 100 requests. Best effort: speed against the mean speed alone, mean over the rounds. bare: as
+without Sluice (policy `none`, no short slices, equal priorities). Against bare: mean of the paired differences of the
+rounds, their 95 % interval (Student's t over the rounds), and the p-value of the paired t-test, two-sided, after
+Holm's correction over all tests of this table. WORSE: p < 0.05, and worse by more than the least difference (p50 3 %,
+tail 5 %, best effort 2 points). not worse: the interval excludes that. Less best effort counts at equal latency only.\
+""".replace("\n", " ")
 
 
-def _figures(result: Result | None) -> str:
-    """As 1.26 ×, 2.48 ×, 88 %."""
-    if result is None:
+def _against(judgment: Judgment | None, names: tuple) -> str:
+    """The changes of the axes whose names begin or end so."""
+    axes: list[Axis] = judgment.axes if judgment else []
+    return "; ".join(axis.text() for axis in axes if axis.name in names) or "-"
+
+
+def _tail(result: Result) -> str:
+    values = result.in_all("p99", True) or result.in_all("p90", True)
+    return f"{middle(values):.2f}" if values else "-"
+
+
+def _share(result: Result) -> str:
+    if not result.share:
         return "-"
-    tail = result.in_all("p99", True) or result.in_all("p90", True)
-    parts = [f"{value:.2f} ×" if (value := middle(values)) else "-" for values in (result.in_all("p50", True), tail)]
-    return ", ".join([*parts, f"{100 * median:.0f} %" if (median := middle(result.share)) is not None else "-"])
+    parts = " + ".join(f"{100 * value:.0f}" for value in result.shares.values())
+    return f"{parts} %"
 
 
-def _line(verdict: Verdict, results: list[Result]) -> tuple[str, ...]:
+def _lines(verdict: Verdict, results: list[Result]) -> list[tuple[str, ...]]:
     own = {one.cell: one for one in results if (one.subject, one.mode) == (verdict.subject, verdict.mode)}
-    targets = [
-        f"{judgment.cell.removeprefix('target ')}: {_figures(own[judgment.cell])}"
-        + {True: ", kept", False: ", **not kept**", None: ""}[judgment.kept]
-        for judgment in verdict.judgments
-        if judgment.cell != DEFAULT
-    ]
-    words = [
-        f"{judgment.cell}: **{judgment.word}**" if judgment.worse else f"{judgment.cell}: {judgment.word}"
-        for judgment in verdict.judgments
-    ]
-    if verdict.other_outputs:
-        words.append(f"**outputs differ** in {', '.join(verdict.other_outputs)}")
-    return (
-        verdict.subject,
-        verdict.mode,
-        _figures(own.get(BARE)),
-        _figures(own.get(DEFAULT)),
-        "; ".join(targets) or "-",
-        "; ".join(words),
-    )
+    found = []
+    for judgment in (None, *verdict.judgments):
+        result = own[judgment.cell if judgment else BARE]
+        words = "" if judgment is None else f"**{judgment.word}**" if judgment.worse else judgment.word
+        if judgment and result.cell in (verdict.other_outputs or ()):
+            words += "; **outputs differ**"
+        p50 = middle(result.in_all("p50", True))
+        found.append((
+            f"{verdict.subject}, {verdict.mode}" if judgment is None else "",
+            result.cell,
+            "-" if p50 is None else f"{p50:.2f}",
+            _tail(result),
+            _share(result),
+            _against(judgment, ("critical p50",)),
+            _against(judgment, ("critical p99", "critical p90")),
+            _against(judgment, ("best effort",)),
+            words,
+        ))  # fmt: skip
+    return found
 
 
 def _verdict_table(found: list[Verdict], results: list[Result]) -> str:
-    return table.as_markdown(_HEAD, [_line(verdict, results) for verdict in found])
+    return table.as_markdown(_HEAD, [line for verdict in found for line in _lines(verdict, results)])
 
 
 def _programs(results: list[Result]) -> list[str]:
@@ -69,7 +85,8 @@ def _text(name: str) -> str:
         return "not a program of this version"
     if not program.serves:
         return program.text
-    rate = "requests back to back" if program.arrivals == BUSY else f"requests every {program.every_ms:g} ms (Poisson)"
+    how = "regular" if program.arrivals == PERIODIC else "Poisson"
+    rate = "requests back to back" if program.arrivals == BUSY else f"requests every {program.every_ms:g} ms ({how})"
     return f"{program.text}; {rate}"
 
 
@@ -99,9 +116,17 @@ def _write_page(folder: Path, rows: Rows, results: list[Result], found: list[Ver
 
 
 def _as_json(rows: Rows, results: list[Result], found: list[Verdict]) -> str:
-    cells = [{name: value for name, value in vars(result).items() if name != "rows"} for result in results]
-    said = [asdict(verdict) | {"worse": verdict.worse, "text": verdict.text()} for verdict in found]
-    return json.dumps({"cells": cells, "verdicts": said, "errors": rows.errors}, indent=2)
+    cells = [
+        {name: value for name, value in vars(result).items() if name not in ("rows", "by_round")}
+        | {"shares": result.shares, "rounds": [asdict(one) for one in result.by_round.values()]}
+        for result in results
+    ]
+    return json.dumps({"cells": cells, "verdicts": [_said(one) for one in found], "errors": rows.errors}, indent=2)
+
+
+def _said(verdict: Verdict) -> dict:
+    judgments = [asdict(one) | {"word": one.word, "worse": one.worse} for one in verdict.judgments]
+    return asdict(verdict) | {"judgments": judgments, "worse": verdict.worse, "text": verdict.text()}
 
 
 def show(rows: Rows, folder: Path, as_json: bool) -> None:

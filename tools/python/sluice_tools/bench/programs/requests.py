@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 
 from sluice_tools.bench.pairs.jobs import arrivals_ns, wait_until
 
-INPUTS = 4  # different ones, taken in turn, so that outputs can be compared between cells
+INPUTS = 4  # different ones, taken in turn, so that outputs can be compared between windows
 # A request that would begin later than this many periods is dropped. Without a limit, the latency of a
 # program that cannot keep up would only say how long was measured.
 _PATIENCE = 10
+_AWAKE_S = 0.0005  # before an arrival, from when on no command is waited for
 
 
 def _arrivals(kind: str, period_ns: float, seed: int) -> Iterator[int]:
@@ -20,7 +21,7 @@ def _arrivals(kind: str, period_ns: float, seed: int) -> Iterator[int]:
     if kind == "busy":
         while True:
             yield time.monotonic_ns()
-    yield from (start + offset for offset in arrivals_ns("poisson", period_ns, seed))
+    yield from (start + offset for offset in arrivals_ns(kind, period_ns, seed))
 
 
 class Outputs:
@@ -39,48 +40,38 @@ class Outputs:
         return " ".join(f"{index}:{'/'.join(sorted(self._digests[index]))}" for index in sorted(self._digests))
 
 
-def serve(request: Callable, command: dict, measuring: Callable) -> dict:
-    """Calls request(index) for every arrival of `command` (the command `run`).
+class Server:
+    """Calls request(index) for every arrival, from the command `run` to the command `idle`."""
 
-    Calls `measuring` when the part that counts begins: skip_s after the begin. That part ends with `jobs`
-    requests, or after `seconds`.
-    """
-    gc.collect()
-    gc.disable()
-    try:
-        return _serve(request, command, measuring)
-    finally:
-        gc.enable()
+    def __init__(self, request: Callable):
+        self._request = request
+        self._indices = itertools.cycle(range(INPUTS))
 
+    def serve(self, command: dict, next_command: Callable) -> dict | None:
+        """Ends with the last request that arrived before until_ns of the command `idle`, so that no long request is
+        left out. None: the command was another one, to quit. next_command(seconds): the next one, or None in time."""
+        gc.disable()
+        try:
+            return self._serve(command, next_command)
+        finally:
+            gc.enable()
 
-def _serve(request: Callable, command: dict, measuring: Callable) -> dict:
-    patience_ns = _PATIENCE * command["period_ms"] * 1e6
-    counted_from = time.monotonic_ns() + round(command["skip_s"] * 1e9)
-    latency_ns, work_ns, outputs = [], [], Outputs()
-    window, dropped = None, 0
-    indices = itertools.cycle(range(INPUTS))
-    for due in _arrivals(command["arrivals"], command["period_ms"] * 1e6, command["seed"]):
-        if window is None and due >= counted_from:
-            window = due
-            measuring()
-        if window is not None and (len(latency_ns) >= command["jobs"] or due - window >= command["seconds"] * 1e9):
-            break
-        if patience_ns and time.monotonic_ns() - due > patience_ns:
-            dropped += window is not None
-            continue
-        wait_until(due)
-        index, began = next(indices), time.monotonic_ns()
-        output = request(index)
-        done = time.monotonic_ns()
-        outputs.add(index, output)
-        if window is not None:
-            latency_ns.append(done - due)
-            work_ns.append(done - began)
-    return {
-        "latency_ms": [round(ns / 1e6, 5) for ns in latency_ns],
-        "work_ms": [round(ns / 1e6, 5) for ns in work_ns],
-        "dropped": dropped,
-        "outputs": outputs.text(),
-        "begin_ns": window,
-        "end_ns": time.monotonic_ns(),
-    }
+    def _serve(self, command: dict, next_command: Callable) -> dict | None:
+        patience_ns = _PATIENCE * command["period_ms"] * 1e6
+        served, dropped, outputs, until = [], [], Outputs(), None
+        for due in _arrivals(command["arrivals"], command["period_ms"] * 1e6, command["seed"]):
+            if until is None and (heard := next_command(max((due - time.monotonic_ns()) / 1e9 - _AWAKE_S, 0.0))):
+                if heard["do"] != "idle":
+                    return None
+                until = heard["until_ns"]
+            if until is not None and due >= until:
+                break
+            if patience_ns and time.monotonic_ns() - due > patience_ns:
+                dropped.append(due)
+                continue
+            wait_until(due)
+            index, began = next(self._indices), time.monotonic_ns()
+            output = self._request(index)
+            served.append((due, began, time.monotonic_ns()))
+            outputs.add(index, output)
+        return {"served_ns": served, "dropped_ns": dropped, "outputs": outputs.text()}

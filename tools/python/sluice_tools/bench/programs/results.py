@@ -1,35 +1,48 @@
-"""What the rows of `sluice bench programs` say together: each cell against the programs alone."""
+"""What the rows of `sluice bench programs` say together: each condition against the programs alone."""
 
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from sluice_tools.bench.programs.figures import MIDDLE
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, number
-from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, Entry, middle
+from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, Entry
 
 _LATENCIES = ("p50", "p90", "p99", "mean", "max")
-_WORK = ("p50", "p90", "p99")
+Key = tuple[str, str]  # of a round: which loading of the programs, and its number
+
+
+@dataclass
+class Round:
+    """One window. ms, x: latency of the critical program by figure, and times the same process alone in this round.
+    below: p50 of programs between it and best effort. shares: of best-effort programs, of the speed alone."""
+
+    jobs: int = 0
+    ms: dict[str, float] = field(default_factory=dict)
+    x: dict[str, float] = field(default_factory=dict)
+    below: dict[str, float] = field(default_factory=dict)
+    shares: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
 class Result(Entry):
-    """One cell. Also as in Entry, lists have a value per repeat; `share` is the sum over all best-effort programs.
+    """One condition of a mix. As in Entry, lists have a value per round; `share` is the sum over all best-effort
+    programs. shares: the mean of each."""
 
-    work: time of the critical program's requests without their time in its queue, ms, by figure. shares: by
-    best-effort program. below: p50 in ms of each program between the critical one and best effort.
-    """
-
-    work: dict[str, list] = field(default_factory=lambda: {name: [] for name in _WORK})
-    shares: dict[str, list] = field(default_factory=dict)
-    below: dict[str, list] = field(default_factory=dict)
+    by_round: dict[Key, Round] = field(default_factory=dict)
     rows: list[dict] = field(default_factory=list)
 
     @property
     def together(self) -> bool:
-        return self.cell not in (ALONE, BEST_EFFORT_ALONE)
+        return not self.cell.startswith(ALONE) and self.cell != BEST_EFFORT_ALONE
+
+    @property
+    def shares(self) -> dict[str, float]:
+        names = dict.fromkeys(name for one in self.by_round.values() for name in one.shares)
+        return {name: fmean(one.shares[name] for one in self.by_round.values() if name in one.shares) for name in names}
 
 
 def summarize(rows: list[dict]) -> list[Result]:
-    """One result per mix, mode and cell, in the order in which they were first measured."""
+    """One result per mix, mode and condition, in the order in which they were first measured."""
     cells: dict[tuple, list] = {}
     for row in rows:
         cells.setdefault((row["subject"], row["mode"], row["cell"]), []).append(row)
@@ -40,50 +53,49 @@ def _result(key: tuple, rows: list[dict], cells: dict) -> Result:
     subject, mode, cell = key
     result = Result(subject, mode, cell, rows=rows)
     result.ms["p90"], result.x["p90"] = [], []
-    repeats = sorted({row["repeat"] for row in rows})
-    result.repeats = len(repeats)
-    for repeat in repeats:
-        own = [row for row in rows if row["repeat"] == repeat]
-        for row in own:
-            if row["role"] == CRITICAL:
-                _add_critical(result, row, cells.get((subject, mode, ALONE), []))
-            elif row["role"] == MIDDLE:
-                result.below.setdefault(row["client"], []).append(number(row, "p50_ms"))
-        stepping = [row for row in own if row["role"] == BEST_EFFORT]
-        if result.together and stepping:
-            _add_speed(result, stepping, cells.get((subject, mode, BEST_EFFORT_ALONE), []))
+    alone = cells.get((subject, mode, f"{ALONE}, {cell}")) or cells.get((subject, mode, ALONE), [])
+    speeds = cells.get((subject, mode, BEST_EFFORT_ALONE), [])
+    for row in rows:
+        one = result.by_round.setdefault((row["loaded"], row["repeat"]), Round())
+        if row["role"] == CRITICAL:
+            _add_critical(result, one, row, alone)
+        elif row["role"] == MIDDLE and (p50 := number(row, "p50_ms")) is not None:
+            one.below[row["client"]] = p50
+        elif row["role"] == BEST_EFFORT and result.together:
+            _add_speed(one, row, speeds)
+    result.repeats = len(result.by_round)
+    best_effort = {row["client"] for row in rows if row["role"] == BEST_EFFORT}
+    # No sum where a program has no speed alone: it would be that of fewer programs.
+    result.share = [sum(one.shares.values()) for one in result.by_round.values() if set(one.shares) == best_effort]
+    result.share = result.share if best_effort else []
     return result
 
 
-def _add_critical(result: Result, row: dict, alone: list[dict]) -> None:
-    result.jobs.append(int(number(row, "jobs") or 0))
+def _add_critical(result: Result, one: Round, row: dict, alone: list[dict]) -> None:
+    one.jobs = int(number(row, "jobs") or 0)
+    result.jobs.append(one.jobs)
     result.dropped += int(number(row, "dropped") or 0)
+    same = [other for other in alone if (other["loaded"], other["repeat"]) == (row["loaded"], row["repeat"])]
     for name in _LATENCIES:
         if (ms := number(row, f"{name}_ms")) is None:
             continue
+        one.ms[name] = ms
         result.ms[name].append(ms)
-        if base := _middle_of(alone, f"{name}_ms"):
+        if base := _mean_of(same, f"{name}_ms"):
+            one.x[name] = ms / base
             result.x[name].append(ms / base)
-    for name in _WORK:
-        if (ms := number(row, f"work_{name}_ms")) is not None:
-            result.work[name].append(ms)
 
 
-def _add_speed(result: Result, rows: list[dict], alone: list[dict]) -> None:
-    """Adds no sum where a program has no speed alone: the sum would be that of fewer programs."""
-    shares = {}
-    for row in rows:
-        base = _middle_of([other for other in alone if other["client"] == row["client"]], "per_s")
-        if base and (speed := number(row, "per_s")) is not None:
-            shares[row["client"]] = speed / base
-            result.shares.setdefault(row["client"], []).append(speed / base)
-    if len(shares) == len(rows):
-        result.share.append(sum(shares.values()))
+def _add_speed(one: Round, row: dict, alone: list[dict]) -> None:
+    """Against the mean speed alone of these processes: that of one window has more noise than its drift."""
+    base = _mean_of([o for o in alone if (o["client"], o["loaded"]) == (row["client"], row["loaded"])], "per_s")
+    if base and (speed := number(row, "per_s")) is not None:
+        one.shares[row["client"]] = speed / base
 
 
-def _middle_of(rows: list[dict], name: str) -> float | None:
-    """The median over rows of serving programs, or of one program that makes steps."""
-    return middle([value for row in rows if (value := number(row, name)) is not None])
+def _mean_of(rows: list[dict], name: str) -> float | None:
+    found = [value for row in rows if (value := number(row, name)) is not None]
+    return fmean(found) if found else None
 
 
 def outputs_of(row: dict) -> dict[str, str]:

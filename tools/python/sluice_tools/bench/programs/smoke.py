@@ -12,14 +12,15 @@ from sluice_tools.errors import EXIT_FAILED, EXIT_FINE
 from sluice_tools.measure.statistics import percentile
 
 _SECONDS = 1.0
-_MOST_JOBS = 1000
 _AT_ONCE = 4  # programs that are loaded together
 
 
 def smoke(options) -> int:
     """Prints a line for each program. Gives the exit code."""
     failed = []
-    programs = list(PROGRAMS.values())
+    programs = [program for program in PROGRAMS.values() if program.gpus <= max(len(options.uuids), 1)]
+    for name in PROGRAMS.keys() - {program.name for program in programs}:
+        print(f"{name:20} skipped: needs two GPUs")
     for first in range(0, len(programs), _AT_ONCE):
         with _started(options, programs[first : first + _AT_ONCE]) as talkers:
             for program, talker in talkers:
@@ -39,7 +40,7 @@ def _started(options, programs: list[Program]) -> Iterator[list[tuple[Program, T
     with contextlib.ExitStack() as stack:
         talkers = []
         for program in programs:
-            talker = Talker(starting.command(options, program), starting.environment(options))
+            talker = Talker(starting.command(options, program), starting.environment(options, program, options.uuids))
             stack.callback(talker.end)
             talker.name = program.name
             talkers.append((program, talker))
@@ -57,23 +58,14 @@ def _measure(options, program: Program, talker: Talker) -> str:
     talker.hear("loaded", starting.LOADING_S)
     loading = f", loaded in {time.monotonic() - began:.0f} s"
     if not program.serves:
-        talker.ask("run", "running", starting.ANSWER_S)
+        starting.run(talker, program, options.gpu == "sim")
         time.sleep(_SECONDS)
         ends = talker.ask("idle", "idle", starting.ANSWER_S)["ends_ns"]
         steps = jobs_between(ends, ends[0], ends[-1])
         return f"{steps / max(ends[-1] - ends[0], 1) * 1e9:.1f} steps/s{loading}"
-    talker.say(
-        "run",
-        jobs=_MOST_JOBS,
-        seconds=_SECONDS,
-        skip_s=0.1,
-        period_ms=program.period_ms(options.gpu == "sim"),
-        arrivals=program.arrivals,
-        seed=1,
-    )
-    talker.hear("measuring", starting.ANSWER_S)
-    done = talker.hear("done", starting.ANSWER_S)
-    return (
-        f"p50 {percentile(done['latency_ms'], 0.5) or 0:.2f} ms, of which work "
-        f"{percentile(done['work_ms'], 0.5) or 0:.2f} ms, {len(done['latency_ms'])} requests{loading}"
-    )
+    starting.run(talker, program, options.gpu == "sim", seed=1)
+    time.sleep(_SECONDS)
+    served = talker.ask("idle", "idle", starting.ANSWER_S, until_ns=time.monotonic_ns())["served_ns"]
+    latency = percentile([(end - due) / 1e6 for due, _, end in served], 0.5) or 0
+    work = percentile([(end - began) / 1e6 for _, began, end in served], 0.5) or 0
+    return f"p50 {latency:.2f} ms, of which work {work:.2f} ms, {len(served)} requests{loading}"

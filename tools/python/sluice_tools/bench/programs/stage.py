@@ -1,194 +1,183 @@
-"""The programs of a mix, without Sluice and under it, and the measuring of one cell with them."""
+"""The programs of a mix, and the windows in which they run and pause: conditions take turns in the same processes, so
+the drift of the host is in all of them."""
 
 import contextlib
+import itertools
+import os
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from sluice_tools.bench.pairs.talker import Talker
 from sluice_tools.bench.programs import figures, starting
-from sluice_tools.bench.programs.plan import DEFAULT, MPS_PRIORITY, Condition, Mix, Program
+from sluice_tools.bench.programs.conditions import POLICY, Condition
+from sluice_tools.bench.programs.plan import MPS_PRIORITY, Mix, Program
 from sluice_tools.measure.programs import Session, mps, session
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
 
-_SETTLE_S = 0.5  # in which best effort runs before requests arrive
-# The same before the first cell under Sluice: the interposer learns how long launches take.
-_LEARNING_STEPS_S = 2.0
-_SKIPPED_S = 0.5  # of requests that do not count
-_STEPS_ALONE_S = 3.0
-# Requests that the program with a target serves before its first cell: the interposer learns from 32.
-_LEARNING_REQUESTS, _LEARNING_S = 48, 8.0
+# Of a window, what does not count: a time slice needs up to 0.5 s to become short.
+SETTLE_S = 0.9
+# With several best-effort programs the window is longer by this: they take turns by themselves only after they have all
+# been busy for a while (docs/reference/turns.md).
+MORE_FOR_SEVERAL_S = 2.1
+_ASK_S = 0.2  # before the part that counts, the counters are read
+_LEARN_EACH_S = 5.0
+# A client counts as a busy neighbour for a second after its last launch, also one that now has no part in it.
+_FORGET_S = 1.1
+_loadings = itertools.count(1)
 
-Team = dict[str, Talker]  # by name of the program
+
+@dataclass
+class _Running:
+    """A program that is loaded. pids: of its clients, the process that was started first. settings: what each of them
+    has now, by `sluice set`."""
+
+    program: Program
+    talker: Talker
+    pids: list[int]
+    settings: list[tuple[str, ...]] = field(default_factory=list)
+    answer: dict = field(default_factory=dict)  # to the last `idle`
 
 
 class Stage:
-    """All programs of a mix, loaded: once without Sluice, once under it, and the critical one once more for
-    each target. Those that a cell does not need are idle. Made by stage(), which also ends them."""
+    """All programs of a mix, loaded once, and the critical one once more for each condition that needs a process of its
+    own. Those that a window does not need are idle. Made by stage(), which also ends them."""
 
     def __init__(self, options, mix: Mix, wanted: Iterable[Condition], opened: Session, environment):
-        self._options = options
-        self._mix = mix
-        self._session = opened
+        self._options, self._mix, self._session = options, mix, opened
         self._environment = environment
-        self._teams: dict[str, Team] = {}  # by condition; all conditions without Sluice share ""
-        self._learnt: set[str] = set()  # targets
-        self._steps_learnt = False
-        self._started: list[Talker] = []
-        wanted = list(wanted)
-        if any(not condition.sluice for condition in wanted):
-            self._teams[""] = {program.name: self._bare(program) for program in mix.programs}
-        if hooked := [condition for condition in wanted if condition.sluice]:
-            others = {program.name: self._hooked(program) for program in mix.others}
-            for condition in hooked:
-                critical = self._hooked(mix.critical, condition.target)
-                self._teams[condition.name] = {mix.critical.name: critical, **others}
+        self._last_own: tuple[str, ...] = ()
+        self._loaded = f"{os.getpid()}-{next(_loadings)}"
+        self._others = [self._start(program, program.name) for program in mix.programs if program != mix.critical]
+        self._critical: dict[tuple, _Running] = {}  # by the options that are their own
+        for condition in wanted:
+            if mix.critical is not None and condition.own not in self._critical:
+                # Not named as the program: its settings are its own.
+                name = f"{mix.critical.name}#{len(self._critical)}"
+                self._critical[condition.own] = self._start(mix.critical, name, condition.own)
 
-    def load(self) -> None:
-        """One team after the other: programs of one kind would compile the same kernels at the same time."""
-        loaded: list[Talker] = []
-        for name, team in self._teams.items():
-            new = [talker for talker in team.values() if talker not in loaded]
-            starting.load(new)
-            loaded += new
-            if name and self._options.gpu == "real":
-                self._check_clients(new)
-
-    def _check_clients(self, talkers: list[Talker]) -> None:
-        clients = self._session.clients()
-        for talker in talkers:
-            if talker.process.pid not in clients:
-                raise RuntimeError(f"{talker.name} is not a client of its session: {talker.said()}")
-
-    def _keep(self, talker: Talker, program: Program) -> Talker:
-        talker.name = program.name
-        self._started.append(talker)
-        return talker
-
-    def _settings(self, program: Program) -> dict:
-        return starting.environment(self._options) | self._environment(self._mix.priority(program) == 0)
-
-    def _bare(self, program: Program) -> Talker:
-        return self._keep(Talker(starting.command(self._options, program), self._settings(program)), program)
-
-    def _hooked(self, program: Program, target: str = "") -> Talker:
+    def _start(self, program: Program, name: str, own: tuple = ()) -> _Running:
         command, priority = starting.command(self._options, program), self._mix.priority(program)
-        options = ("--target", target) if target else ()
-        started = self._session.start(command, priority, DEFAULT, self._settings(program), Talker, options)
-        assert isinstance(started, Talker)
-        return self._keep(started, program)
+        environment = starting.environment(self._options, program, self._options.uuids)
+        environment |= self._environment(priority == 0)
+        options = ("--name", name, *own)
+        talker = self._session.start(command, priority, POLICY, environment, Talker, options)
+        assert isinstance(talker, Talker)
+        talker.name = name
+        return _Running(program, talker, [])
+
+    @property
+    def _all(self) -> list[_Running]:
+        return [*self._critical.values(), *self._others]
+
+    def load(self, conditions: list[Condition]) -> None:
+        """One critical process after the other: they would compile the same kernels at the same time. Then those of
+        `conditions` run for --learn seconds: what Sluice learns in jobs it has then."""
+        starting.load([running.talker for running in self._others])
+        for running in self._critical.values():
+            starting.load([running.talker])
+        for running in self._all:
+            own = running.talker.process.pid
+            running.pids = sorted(self._session.pids(running.talker.name), key=lambda pid: (pid != own, pid))
+            if not running.pids and self._options.gpu == "real":
+                raise RuntimeError(f"{running.talker.name} is not a client of its session: {running.talker.said()}")
+        left = self._options.learn
+        while left > 0 and conditions:
+            for condition in conditions:
+                self._window(condition, self._team(condition), min(left, _LEARN_EACH_S))
+            left -= _LEARN_EACH_S
 
     def end(self) -> None:
-        """All at the same time, before each is waited for. Those under Sluice end with their session."""
-        for talker in self._started:
-            talker.ask_to_quit()
-        for talker in self._teams.get("", {}).values():
-            talker.end()
+        """All at the same time; they are waited for when their session ends."""
+        for running in self._all:
+            running.talker.ask_to_quit()
 
     def keep_outputs(self) -> None:
         """Of the programs that did not end by themselves and well, once all have ended."""
-        for talker in self._started:
-            if talker.process.poll() != 0:
-                starting.keep_output(self._options.out, talker)
+        for running in self._all:
+            if running.talker.process.poll() != 0:
+                starting.keep_output(self._options.out, running.talker)
 
-    def measure(self, condition: Condition) -> list:
-        """The rows of a cell."""
-        team = self._teams[condition.name if condition.sluice else ""]
+    def measure(self, condition: Condition, round_: int) -> list:
+        """The rows of a window; of one for each program where they run one by one."""
         if condition.name == BEST_EFFORT_ALONE:
-            return [row for program in self._mix.others for row in self._run((program,), team, condition)]
-        running = (self._mix.critical,) if condition.name == ALONE else self._mix.programs
-        if condition.target and condition.target not in self._learnt:
-            self._learnt.add(condition.target)
-            self._learn(team)
-        return self._run(running, team, condition)
+            alone = [[running] for running in self._others if not running.program.serves]
+        else:
+            alone = [self._team(condition)]
+        return [row for team in alone for row in self._window(condition, team, self._options.window, round_)]
 
-    def _learn(self, team: Team) -> None:
-        """Lets the interposer see requests of the program with a target next to the others. They arrive as they will
-        later: a host at full load is faster than one that sleeps between requests."""
-        with self._stepping(self._mix.others, team):
-            self._ask_to_serve(team, self._mix.critical, 0.0, jobs=_LEARNING_REQUESTS, seconds=_LEARNING_S)
-            self._hear(team, self._mix.critical, "measuring")
-            self._hear(team, self._mix.critical, "done", _LEARNING_S)
+    def _team(self, condition: Condition) -> list[_Running]:
+        critical = [self._critical[condition.own]] if self._critical else []
+        return critical if condition.name.startswith(ALONE) else critical + self._others
 
-    @contextlib.contextmanager
-    def _stepping(self, programs: Iterable[Program], team: Team) -> Iterator[dict]:
-        """Programs that make steps run meanwhile. Gives a dictionary that has the ends of their steps afterwards."""
-        names = [program.name for program in programs if not program.serves]
-        ends: dict[str, list] = {}
-        for name in names:
-            team[name].ask("run", "running", starting.ANSWER_S)
-        yield ends
-        for name in names:
-            team[name].say("idle")
-        for name in names:
-            ends[name] = team[name].hear("idle", starting.ANSWER_S)["ends_ns"]
+    @staticmethod
+    def _more_s(team: list[_Running]) -> float:
+        return MORE_FOR_SEVERAL_S if sum(not one.program.serves for one in team) > 1 else 0.0
 
-    def _ask_to_serve(self, team: Team, program: Program, skip_s: float, jobs: int, seconds: float) -> None:
-        team[program.name].say(
-            "run",
-            jobs=jobs,
-            seconds=seconds,
-            skip_s=skip_s,
-            period_ms=program.period_ms(self._options.gpu == "sim"),
-            arrivals=program.arrivals,
-            seed=1 + self._mix.programs.index(program),
-        )
-
-    def _hear(self, team: Team, program: Program, event: str, seconds: float = 0.0) -> dict:
-        return team[program.name].hear(event, starting.ANSWER_S + seconds)
-
-    def _clients(self, condition: Condition) -> dict:
-        """By pid, as `sluice status --json` reports them; empty where nothing is hooked."""
-        return self._session.clients() if condition.sluice and self._options.gpu == "real" else {}
-
-    def _run(self, running: tuple[Program, ...], team: Team, condition: Condition) -> list:
-        serving = [program for program in running if program.serves]
-        with self._stepping(running, team) as ends:
-            if len(serving) < len(running):
-                time.sleep(_SETTLE_S if self._steps_learnt or not condition.sluice else _LEARNING_STEPS_S)
-                self._steps_learnt |= condition.sluice
-            done, before, after = self._window(serving, team, condition)
-        window = done.get(self._mix.critical.name) or next(iter(done.values()))
-        rows = []
-        for program in running:
-            pid = team[program.name].process.pid
-            seen = figures.Seen(program.name, self._mix.priority(program), before.get(pid), after.get(pid))
-            if program.serves:
-                rows.append(figures.serving_row(seen, done[program.name], program is self._mix.critical))
-            else:
-                rows.append(figures.stepping_row(seen, ends[program.name], window["begin_ns"], window["end_ns"]))
-        return rows
-
-    def _window(self, serving: list[Program], team: Team, condition: Condition) -> tuple[dict, dict, dict]:
-        """The answers `done` by program, and the clients at both ends. Without requests: under the name ""."""
-        if not serving:
-            begin = time.monotonic_ns()
-            time.sleep(min(_STEPS_ALONE_S, self._options.seconds))
-            return {"": {"begin_ns": begin, "end_ns": time.monotonic_ns()}}, {}, {}
-        for program in serving:
-            self._ask_to_serve(team, program, _SKIPPED_S, self._options.jobs, self._options.seconds)
-        for program in serving:
-            self._hear(team, program, "measuring")
+    def _window(self, condition: Condition, team: list[_Running], seconds: float, round_: int = 0) -> list:
+        self._apply(condition)
+        if condition.own != self._last_own:
+            time.sleep(_FORGET_S)
+            self._last_own = condition.own
+        # The same arrivals in all windows of a round.
+        for place, one in enumerate(team):
+            starting.run(one.talker, one.program, self._options.gpu == "sim", seed=100 * round_ + place)
+        counts = time.monotonic() + SETTLE_S + self._more_s(team)
+        time.sleep(max(0.0, counts - _ASK_S - time.monotonic()))
         before = self._clients(condition)
-        # The first is the critical program, whose window is that of the cell.
-        done = {serving[0].name: self._hear(team, serving[0], "done", self._options.seconds)}
-        after = self._clients(condition)
-        for program in serving[1:]:
-            done[program.name] = self._hear(team, program, "done", self._options.seconds)
-        return done, before, after
+        time.sleep(max(0.0, counts - time.monotonic()))
+        begin = time.monotonic_ns()
+        time.sleep(max(0.0, counts + seconds - SETTLE_S - time.monotonic()))
+        end, after = time.monotonic_ns(), self._clients(condition)
+        self._pause(team, end)
+        return [self._row(one, (begin, end), (before, after)) for one in team]
+
+    def _apply(self, condition: Condition) -> None:
+        for running in self._all:
+            if running.program == self._mix.critical and running is not self._critical[condition.own]:
+                wanted = [("--priority", "0") for _ in running.pids]  # idle in this window: above nobody
+            else:
+                wanted = [condition.settings(self._mix, running.program, rank) for rank in range(len(running.pids))]
+            before = running.settings or [()] * len(running.pids)
+            for pid, had, has in zip(running.pids, before, wanted):
+                if had != has:
+                    self._session.set(pid, has)
+            running.settings = wanted
+
+    def _pause(self, running: list[_Running], end: int) -> None:
+        """Those that make steps run until the others have answered all that arrived before the end."""
+        serving = [one for one in running if one.program.serves]
+        stepping = [one for one in running if not one.program.serves]
+        for group in (serving, stepping):
+            for one in group:
+                one.talker.say("idle", until_ns=end)
+            for one in group:
+                one.answer = one.talker.hear("idle", starting.ANSWER_S)
+
+    def _clients(self, condition: Condition) -> tuple[float, dict]:
+        """When it was asked, and what `sluice status --json` reports, by pid; not asked where nothing is held."""
+        return time.monotonic(), self._session.clients() if condition.hooked else {}
+
+    def _row(self, one: _Running, window: tuple, looks: tuple) -> dict:
+        (first, before), (last, after) = ((at, clients.get(one.talker.process.pid)) for at, clients in looks)
+        seen = figures.Seen(one.program.name, self._mix.priority(one.program), before, after, last - first)
+        begin, end = window
+        if not one.program.serves:
+            row = figures.stepping_row(seen, one.answer["ends_ns"], begin, end)
+        else:
+            row = figures.serving_row(seen, one.answer, begin, end, one.program == self._mix.critical)
+        return row | {"loaded": self._loaded}
 
 
 @contextlib.contextmanager
-def stage(options, mix: Mix, mode: str, wanted: Iterable[Condition]) -> Iterator[Stage]:
-    """Raises RuntimeError if a program does not load."""
+def stage(options, mix: Mix, mode: str, wanted: list[Condition]) -> Iterator[Stage]:
+    """wanted: the conditions to be measured, those alone as well. Raises RuntimeError if a program does not load."""
     made = None
     try:
-        with (
-            mps(options.sluice, mode == MPS_PRIORITY) as environment,
-            session(options.sluice, options.exec_gpu) as opened,
-        ):
+        with mps(options.sluice, mode == MPS_PRIORITY) as environment, session(options.sluice, options.gpu) as opened:
             made = Stage(options, mix, wanted, opened, environment)
             try:
-                made.load()
+                made.load([condition for condition in wanted if condition.hooked])
                 yield made
             finally:
                 made.end()

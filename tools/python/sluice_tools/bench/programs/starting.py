@@ -1,6 +1,7 @@
 """Starting the programs: their commands and environments, and what to do with one that fails."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from sluice_tools.bench.pairs.talker import Talker
@@ -16,8 +17,12 @@ def command(options, program: Program) -> list[str]:
     return [sys.executable, *run, program.name, *(("--device", "cpu", "--tiny") if options.gpu == "sim" else ())]
 
 
-def environment(options) -> dict:
-    """What compilers choose is kept on the disk, so that all processes of a program have the same kernels."""
+def environment(options, program: Program, uuids: Sequence[str] = ()) -> dict:
+    """What compilers choose is kept on the disk, so that all processes of a program have the same kernels.
+
+    uuids: of the GPUs, the first of the measurement first; without any, the program sees all there are. By UUID: under
+    MPS the daemon and its clients would count the indices differently.
+    """
     cache = (options.out / "cache").resolve()
     shared = {
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
@@ -28,8 +33,19 @@ def environment(options) -> dict:
         "HF_HUB_OFFLINE": "1",
         "PYTHONUNBUFFERED": "1",
     }
-    on_cpu = {"JAX_PLATFORMS": "cpu", "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-    return shared | (on_cpu if options.gpu == "sim" else {})
+    if options.gpu == "sim":
+        on_cpu = {"JAX_PLATFORMS": "cpu", "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+        return shared | ({} if program.simulated else on_cpu)
+    if not uuids:
+        return shared
+    seen = {"CUDA_VISIBLE_DEVICES": ",".join(uuids[index] for index in program.devices)}
+    return shared | seen
+
+
+def run(talker: Talker, program: Program, tiny: bool, seed: int = 0) -> None:
+    """Lets an idle program run. seed: of its arrivals."""
+    arrivals = {"period_ms": program.period_ms(tiny), "arrivals": program.arrivals, "seed": seed}
+    talker.ask("run", "running", ANSWER_S, **(arrivals if program.serves else {}))
 
 
 def load(programs: list[Talker]) -> None:

@@ -1,153 +1,130 @@
-"""Whether a mix is worse under Sluice than without, on which axis, and why."""
+"""Whether a mix is worse under Sluice than without, on which axis: a test of paired differences (measure/paired.py)."""
 
-from dataclasses import dataclass
-from statistics import median
+import math
+from dataclasses import dataclass, replace
 
-from sluice_tools.bench.programs.plan import BARE, DEFAULT
-from sluice_tools.bench.programs.results import Result, cells_with_other_outputs
-from sluice_tools.bench.programs.targets import keeps, parse_target
-from sluice_tools.measure.rows import CRITICAL, number
+from sluice_tools.bench.programs.conditions import BARE, DEFAULT
+from sluice_tools.bench.programs.reasons import reasons
+from sluice_tools.bench.programs.results import Result, Round, cells_with_other_outputs
+from sluice_tools.measure.paired import Paired, compare, holm
 from sluice_tools.measure.statistics import ENOUGH_TO_JUDGE
-from sluice_tools.measure.summary import ALONE
-from sluice_tools.measure.table import digits
-from sluice_tools.measure.verdict import differs
 
 BETTER, EQUAL, WORSE = -1, 0, 1
-# Smaller differences are called none, also where the repeats agree to the digit.
+SIGNIFICANT = 0.05  # after Holm's correction over all axes of all mixes and conditions of the table
+# Smaller changes are called none, also where they are significant.
 SAME_P50, SAME_TAIL, SAME_SPEED = 0.03, 0.05, 0.02
-_LONG_US = 1000.0  # launches above this are named as a reason
-_MANY_UNKNOWN = 0.05  # share of launches
+_UNKNOWN_FEW, _UNKNOWN_ROUNDS = "too few requests to judge", "no spread: --rounds 2 or more"
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One thing that users notice. bare, now: a value per repeat; change: BETTER, EQUAL or WORSE than bare."""
+    """One thing that users notice. change: of it against bare, in parts of bare, or of the speed alone.
+
+    latency: else a speed, of which less is worse. adjusted: the p-value after Holm's correction.
+    """
 
     name: str
-    bare: list
-    now: list
-    change: int
-    unit: str  # ms, or % for a share of the speed alone
+    latency: bool
+    least: float
+    change: Paired
+    adjusted: float = 1.0
+
+    @property
+    def worst(self) -> float:
+        """The bad end of the interval: how much worse it may be."""
+        return self.change.high if self.latency else -self.change.low
+
+    @property
+    def verdict(self) -> int:
+        if self.adjusted >= SIGNIFICANT or abs(self.change.mean) <= self.least:
+            return EQUAL
+        return WORSE if (self.change.mean > 0) == self.latency else BETTER
+
+    @property
+    def shown(self) -> bool:
+        """Whether it is not worse by more than the least difference, with the confidence of the interval."""
+        return self.worst <= self.least
 
     def text(self) -> str:
-        return f"{self.name} {self._value(self.bare)} -> {self._value(self.now)} {self.unit}"
-
-    def _value(self, values: list) -> str:
-        value = median(values)
-        return f"{100 * value:.0f}" if self.unit == "%" else f"{value:.{digits(value)}f}"
+        digits = 1 if self.change.high - self.change.low < 0.1 else 0
+        mean, low, high = (
+            f"{100 * value:+.{digits}f}" for value in (self.change.mean, self.change.low, self.change.high)
+        )
+        chance = "p < 0.001" if self.adjusted < 0.001 else f"p = {self.adjusted:.2g}"
+        return f"{mean} {'%' if self.latency else 'points'} ({low} to {high}), {chance}"
 
 
 @dataclass(frozen=True)
 class Judgment:
-    """One condition under Sluice against bare. worse: empty if it is not worse. kept: whether the target is."""
+    """One condition under Sluice against bare. unknown: why nothing can be said."""
 
     cell: str
     axes: list[Axis]
-    worse: list[str]
     why: list[str]
-    kept: bool | None = None
-    unknown: str = ""  # why nothing can be said
+    unknown: str = ""
+
+    @property
+    def worse(self) -> list[str]:
+        """Less best effort counts at equal latency only."""
+        slower = [axis.name for axis in self.axes if axis.latency and axis.verdict == WORSE]
+        less = [axis.name for axis in self.axes if not axis.latency and axis.verdict == WORSE]
+        return slower + less * all(axis.verdict != BETTER for axis in self.axes if axis.latency)
 
     @property
     def word(self) -> str:
-        return self.unknown or (f"WORSE ({', '.join(self.worse)})" if self.worse else "not worse")
+        if self.unknown or self.worse:
+            return self.unknown or f"WORSE ({', '.join(self.worse)})"
+        latency = [axis for axis in self.axes if axis.latency]
+        faster = any(axis.verdict == BETTER for axis in latency)
+        open_ = [axis.name for axis in self.axes if not axis.shown and (axis.latency or not faster)]
+        return f"not shown to be worse ({', '.join(open_)} undecided)" if open_ else "not worse"
 
 
-def _axis(name: str, bare: list, now: list, at_least: float, unit: str = "ms") -> list[Axis]:
-    """Empty where one side was not measured."""
-    if not bare or not now:
-        return []
-    change = differs(now, bare, at_least)
-    return [Axis(name, bare, now, -change if unit == "%" else change, unit)]
+def _axis(name: str, latency: bool, least: float, pairs: list[tuple[float, float]]) -> list[Axis]:
+    """pairs: bare and this condition, by round. Latencies are compared by their ratio, speeds by their difference.
+    Empty where too few rounds have both."""
+    if latency:
+        change = compare([math.log(now / bare) for bare, now in pairs if bare > 0 and now > 0])
+        if change:
+            mean, low, high = (math.expm1(value) for value in (change.mean, change.low, change.high))
+            change = replace(change, mean=mean, low=low, high=high)
+    else:
+        change = compare([now - bare for bare, now in pairs])
+    return [Axis(name, latency, least, change)] if change else []
 
 
 def axes(bare: Result, result: Result) -> list[Axis]:
-    """Critical p50, p99 (p90 if a repeat has too few requests for a p99), latency of a middle program, speed."""
-    tail = "p99" if bare.in_all("p99") and result.in_all("p99") else "p90"
-    found = _axis("critical p50", bare.ms["p50"], result.ms["p50"], SAME_P50)
-    found += _axis(f"critical {tail}", bare.ms[tail], result.ms[tail], SAME_TAIL)
-    for name, values in result.below.items():
-        found += _axis(f"{name} p50", bare.below.get(name, []), values, SAME_P50)
-    return found + _axis("best effort", bare.share, result.share, SAME_SPEED, "%")
+    """Critical p50, p99 (p90 if a window has too few requests for a p99), latency of a middle program, speed."""
+    rounds = [(bare.by_round[key], now) for key, now in result.by_round.items() if key in bare.by_round]
+
+    def pairs(value) -> list[tuple[float, float]]:
+        found = [(value(one), value(other)) for one, other in rounds]
+        return [(one, other) for one, other in found if one is not None and other is not None]
+
+    tail = "p99" if all("p99" in one.x for pair in rounds for one in pair) else "p90"
+    found = _axis("critical p50", True, SAME_P50, pairs(lambda one: one.x.get("p50")))
+    found += _axis(f"critical {tail}", True, SAME_TAIL, pairs(lambda one: one.x.get(tail)))
+    for name in dict.fromkeys(name for _, one in rounds for name in one.below):
+        found += _axis(f"{name} p50", True, SAME_P50, pairs(lambda one, name=name: one.below.get(name)))
+    names = {name for pair in rounds for one in pair for name in one.shares}
+
+    def speed(one: Round) -> float | None:
+        return sum(one.shares.values()) if names and names == set(one.shares) else None
+
+    return found + _axis("best effort", False, SAME_SPEED, pairs(speed))
 
 
-def judge(bare: Result, result: Result, alone: Result | None) -> Judgment:
-    """result: a cell under Sluice. Best-effort speed counts at equal latency only."""
-    found, why = axes(bare, result), reasons(result)
-    if min(bare.fewest_jobs, result.fewest_jobs) < ENOUGH_TO_JUDGE:
-        return Judgment(result.cell, found, [], why, unknown="too few requests to judge")
-    latency, speed = [axis for axis in found if axis.unit == "ms"], [axis for axis in found if axis.unit == "%"]
-    slower = [axis.name for axis in latency if axis.change == WORSE]
-    less = [axis.name for axis in speed if axis.change == WORSE]
-    at_equal = less if all(axis.change != BETTER for axis in latency) else []
-    target = result.cell.removeprefix("target ") if result.cell.startswith("target ") else ""
-    if not target:
-        return Judgment(result.cell, found, slower + at_equal, why)
-    kept, bare_keeps = (keeps(parse_target(target), one, alone) for one in (result, bare))
-    if kept:  # the latency is as good as was asked for
-        return Judgment(result.cell, found, less if bare_keeps else [], why, kept)
-    return Judgment(result.cell, found, [target] if bare_keeps else slower + at_equal, why, kept)
-
-
-def reasons(result: Result) -> list[str]:
-    """What the interposer counted in the cell, as far as it explains latency or speed. Nobody holds the critical
-    program, and all of its launches are free to run."""
-    found = []
-    for name, role in dict.fromkeys((row["client"], row["role"]) for row in result.rows):
-        rows = [row for row in result.rows if row["client"] == name]
-        if parts := _target(rows) if role == CRITICAL else [*_held(rows), *_ungated(rows)]:
-            found.append(f"{name}: {', '.join(parts)}")
-    return found
-
-
-def _sum(rows: list[dict], name: str) -> float:
-    return sum(number(row, name) or 0 for row in rows)
-
-
-def _most(rows: list[dict], name: str) -> float:
-    return max(number(row, name) or 0 for row in rows)
-
-
-def _held(rows: list[dict]) -> list[str]:
-    seconds, launches = _sum(rows, "window_s"), _sum(rows, "launches")
-    if not launches:
-        return []
-    found = [f"held {_sum(rows, 'held_ms') / 10 / seconds:.0f} % of the time"]
-    if waited := _sum(rows, "waited"):
-        found.append(f"{waited / seconds:.0f} launches/s waited")
-    if opened := _sum(rows, "max_hold_opened"):
-        found.append(f"max_hold opened the gate {opened:.0f} times")
-    return found
-
-
-def _ungated(rows: list[dict]) -> list[str]:
-    found = []
-    if (longest := _most(rows, "longest_us")) > _LONG_US:
-        found.append(f"launches of up to {longest / 1e3:.1f} ms")
-    if graph := _most(rows, "ungated_graph_us"):
-        found.append(f"graphs without waits of up to {graph / 1e3:.1f} ms")
-    if bypassed := _sum(rows, "bypassed"):
-        found.append(f"{bypassed:.0f} launches ungated")
-    launches, unknown = _sum(rows, "launches"), _sum(rows, "unknown_launches")
-    if launches and unknown > _MANY_UNKNOWN * launches:
-        found.append(f"{100 * unknown / launches:.0f} % of launches of unknown duration")
-    return found
-
-
-def _target(rows: list[dict]) -> list[str]:
-    if not (jobs := _sum(rows, "target_jobs")):
-        return [f"target {row['target_state']}" for row in rows[:1] if row["target_state"]]
-    kept = _sum(rows, "target_kept") / jobs
-    opened = 100 * _sum(rows, "target_open_ms") / 1e3 / _sum(rows, "window_s")
-    return [
-        f"{100 * kept:.1f} % of {jobs:.0f} jobs in {_most(rows, 'target_limit_ms'):.1f} ms by its own count "
-        f"({rows[-1]['target_state']}), gates open in jobs for {opened:.0f} % of the time"
-    ]
+def judge(bare: Result, result: Result) -> Judgment:
+    serves = bool(bare.jobs or result.jobs)
+    if serves and min(sum(bare.jobs), sum(result.jobs)) < ENOUGH_TO_JUDGE:
+        return Judgment(result.cell, [], reasons(result), _UNKNOWN_FEW)
+    found = axes(bare, result)
+    return Judgment(result.cell, found, reasons(result), "" if found else _UNKNOWN_ROUNDS)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One mix in one mode. judgments: the default policy first, then the targets."""
+    """One mix in one mode. judgments: the default first."""
 
     subject: str
     mode: str
@@ -166,10 +143,9 @@ class Verdict:
 
     @staticmethod
     def _of(judgment: Judgment) -> str:
-        kept = {True: ", target kept", False: ", target NOT kept", None: ""}[judgment.kept]
-        seen = "; ".join(axis.text() for axis in judgment.axes)
+        seen = "; ".join(f"{axis.name} {axis.text()}" for axis in judgment.axes)
         why = f" Because: {'; '.join(judgment.why)}." if judgment.why else ""
-        return f"{judgment.cell}: {judgment.word}{kept}. Bare -> here: {seen}.{why}"
+        return f"{judgment.cell}: {judgment.word}. {f'Against bare: {seen}.' if seen else ''}{why}"
 
 
 def verdicts(results: list[Result]) -> list[Verdict]:
@@ -177,18 +153,31 @@ def verdicts(results: list[Result]) -> list[Verdict]:
     found = []
     for subject, mode in dict.fromkeys((result.subject, result.mode) for result in results):
         own = {result.cell: result for result in results if (result.subject, result.mode) == (subject, mode)}
-        hooked = sorted((cell for cell in own if cell == DEFAULT or cell.startswith("target ")), key=DEFAULT.__ne__)
+        hooked = sorted((cell for cell in own if own[cell].together and cell != BARE), key=DEFAULT.__ne__)
         if BARE in own and hooked:
-            judgments = [judge(own[BARE], own[cell], own.get(ALONE)) for cell in hooked]
+            judgments = [judge(own[BARE], own[cell]) for cell in hooked]
             found.append(Verdict(subject, mode, judgments, cells_with_other_outputs(list(own.values()))))
-    return found
+    return _corrected(found)
+
+
+def _corrected(found: list[Verdict]) -> list[Verdict]:
+    """Holm's correction over all axes: of many tests, some are significant by chance."""
+    adjusted = iter(holm([axis.change.p for one in found for judged in one.judgments for axis in judged.axes]))
+    return [
+        replace(one, judgments=[
+            replace(judged, axes=[replace(axis, adjusted=next(adjusted)) for axis in judged.axes])
+            for judged in one.judgments
+        ])
+        for one in found
+    ]  # fmt: skip
 
 
 def counted(found: list[Verdict]) -> str:
     """The one sentence above all."""
     worse = sum(verdict.worse for verdict in found)
     wrong = sum(bool(verdict.other_outputs) for verdict in found)
-    text = f"{len(found) - worse} of {len(found)} are nowhere worse than without Sluice"
+    sure = sum(all(judgment.word == "not worse" for judgment in verdict.judgments) for verdict in found)
+    text = f"{worse} of {len(found)} are worse than without Sluice somewhere, {sure} are shown not to be"
     compared = [verdict for verdict in found if verdict.other_outputs is not None]
     if compared:
         text += f"; critical outputs are equal to the bit in {len(compared) - wrong} of {len(compared)}"

@@ -52,6 +52,51 @@ def resnet50(setting: Setting):
     return request
 
 
+def resnet50_graph(setting: Setting):
+    half = begin(setting)
+    with torch.device(setting.device):
+        model = torchvision.models.get_model(setting.size("resnet50", "resnet18"), weights=None).eval().to(half)
+    images = [image.to(setting.device) for image in _images(setting, 1, half)]
+    batch = images[0].clone()
+    with torch.inference_mode():
+        graph, output = captured(lambda: model(batch)) if setting.gpu else (None, None)
+
+    def request(index: int):
+        with torch.inference_mode():
+            batch.copy_(images[index])
+            if graph is None or output is None:
+                return to_host(model(batch))
+            graph.replay()
+            return to_host(output)
+
+    return request
+
+
+def resnet152_batch(setting: Setting):
+    half = begin(setting)
+    with torch.device(setting.device):
+        model = torchvision.models.get_model(setting.size("resnet152", "resnet18"), weights=None).eval().to(half)
+    images = _images(setting, 256, half)[0].to(setting.device)
+
+    @torch.inference_mode()
+    def step():
+        model(images)
+
+    return marked(setting, step)
+
+
+def matrix_products(setting: Setting):
+    half, size = begin(setting), setting.size(8192, 64)
+    one, other = (torch.randn(size, size, device=setting.device, dtype=half) for _ in range(2))
+
+    @torch.inference_mode()
+    def step():
+        for _ in range(8):
+            torch.mm(one, other)
+
+    return marked(setting, step)
+
+
 def mobilenet_training(setting: Setting):
     begin(setting)
     with torch.device(setting.device):

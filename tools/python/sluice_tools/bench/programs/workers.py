@@ -20,15 +20,15 @@ def command(options, index: int, mixes: list) -> list[str]:
     passed = {
         "--mixes": ",".join(mix.name for mix in mixes),
         "--modes": ",".join(options.modes),
-        "--seconds": options.seconds,
-        "--jobs": options.jobs,
-        "--repeats": options.repeats,
+        "--conditions": ",".join(condition.name for condition in options.conditions),
+        "--window": options.window,
+        "--rounds": options.rounds,
+        "--learn": options.learn,
+        "--commit": options.commit,
         "--device": index if options.gpu == "real" else 0,
         "--gpu": options.gpu,
         "--out": options.out,
     }
-    if options.targets is not None:
-        passed["--targets"] = ",".join(options.targets or ["none"])
     if options.limit_s is not None:
         passed["--limit-s"] = options.limit_s
     if options.programs:

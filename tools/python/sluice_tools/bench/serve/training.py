@@ -9,7 +9,8 @@ from pathlib import Path
 from sluice_tools.bench.pairs.numbers import jobs_between
 from sluice_tools.bench.pairs.talker import Talker
 from sluice_tools.bench.programs import starting
-from sluice_tools.bench.programs.plan import DEFAULT, PROGRAMS
+from sluice_tools.bench.programs.conditions import POLICY
+from sluice_tools.bench.programs.plan import PROGRAMS
 from sluice_tools.bench.serve import store, training_report
 from sluice_tools.bench.serve.clients import poisson, send
 from sluice_tools.bench.serve.lines import Lines, machine_of, measure
@@ -116,11 +117,14 @@ class _Stage:
         bare = condition.name in (TRAINING_ALONE, BARE)
         if bare not in self._trainings:
             program = PROGRAMS[TRAINING]
-            command, environment = starting.command(self._setting, program), starting.environment(self._setting)
+            command, environment = (
+                starting.command(self._setting, program),
+                starting.environment(self._setting, program),
+            )
             if bare:
                 talker = Talker(command, environment)
             else:
-                talker = self._session.start(command, 0, DEFAULT, environment, Talker)
+                talker = self._session.start(command, 0, POLICY, environment, Talker)
                 assert isinstance(talker, Talker)
             talker.name = "the training program"
             self._trainings[bare] = talker

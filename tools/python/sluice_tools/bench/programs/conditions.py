@@ -1,0 +1,93 @@
+"""The conditions that take turns: what runs, and with which settings of `sluice set`."""
+
+import re
+from dataclasses import dataclass
+
+from sluice_tools.bench.programs.plan import Mix, Program
+from sluice_tools.grammar import parse_policy, required_target
+from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
+
+BARE, DEFAULT = "bare", "default"
+POLICY = "device:200us"  # the default of sluice exec
+_CLOSES = ("law", "first")
+_RANKS = ("all", "first")
+_SLICE = re.compile(r"auto|off|[1-9][0-9]*(us|ms)")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """policy, slice, weights: of the best-effort programs. ranks: which processes of one such program the policy holds,
+    all or the first. own: options of `sluice exec` that no running process can be
+    given, so the critical program has a process of its own for them, compared with itself alone."""
+
+    name: str
+    policy: str = POLICY
+    slice: str = "auto"
+    weights: tuple[str, ...] = ()
+    ranks: str = "all"
+    own: tuple[str, ...] = ()
+    hooked: bool = True  # False: as without Sluice
+
+    def settings(self, mix: Mix, program: Program, rank: int = 0) -> tuple[str, ...]:
+        """Options of `sluice set`, for one process of the program.
+
+        Without Sluice nobody is above another, so the waits inside of graphs find their gates open, and policy and
+        slices do nothing.
+        """
+        if not self.hooked:
+            return ("--priority", "0", "--policy", "none", "--slice", "off", "--weight", "none")
+        priority = str(mix.priority(program))
+        if program.serves:
+            return ("--priority", priority, "--policy", POLICY, "--slice", "auto", "--weight", "none")
+        place = mix.best_effort.index(program)
+        weight = self.weights[place] if place < len(self.weights) else "none"
+        policy = "none" if rank and self.ranks == "first" else self.policy
+        return ("--priority", priority, "--policy", policy, "--slice", self.slice, "--weight", weight)
+
+    @property
+    def alone(self) -> str:
+        """The cell that has the same critical process alone."""
+        return f"{ALONE}, {self.name}" if self.own else ALONE
+
+
+def _bare(name: str, own: tuple = ()) -> Condition:
+    return Condition(name, own=own, hooked=False)
+
+
+def condition_of(text: str) -> Condition:
+    """As `bare`, `default`, or settings such as 'slice=off policy=device:400us'. Raises ValueError or CommandError."""
+    if text == BARE:
+        return _bare(BARE)
+    made: dict = {"own": ()}
+    words = [] if text == DEFAULT else text.split()
+    for word in words:
+        key, _, value = word.partition("=")
+        if key == "policy" and parse_policy(value):
+            made["policy"] = value
+        elif key == "slice" and _SLICE.fullmatch(value):
+            made["slice"] = value
+        elif key == "weights" and all(part.isdecimal() and int(part) for part in value.split(":")):
+            made["weights"] = tuple(value.split(":"))
+        elif key == "ranks" and value in _RANKS:
+            made["ranks"] = value
+        elif key == "target" and required_target(value, ("p50", "p90", "p95", "p99")):
+            made["own"] += ("--target", value)
+        elif key == "close" and value in _CLOSES:
+            made["own"] += ("--close", value)
+        else:
+            raise ValueError(
+                f"'{text}' is not a condition: {BARE}, {DEFAULT}, or words such as policy=device:400us, slice=off, "
+                "weights=3:1, ranks=first, target=p99=1.3x, close=first"
+            )
+    if text != DEFAULT and not words:
+        raise ValueError("a condition has no name")
+    return Condition(text, **made)
+
+
+def cells(mix: Mix, wanted: list[Condition]) -> list[Condition]:
+    """All windows of a round, in order: each process alone, as without Sluice, then what is wanted."""
+    found = [_bare(BEST_EFFORT_ALONE)]
+    if mix.critical is None:
+        return found + [condition for condition in wanted if not condition.own]
+    own = [_bare(condition.alone, condition.own) for condition in wanted if condition.own]
+    return [_bare(ALONE), *found, *own, *wanted]
