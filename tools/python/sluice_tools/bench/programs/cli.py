@@ -14,15 +14,7 @@ from sluice_tools.bench.programs.workers import run_workers
 from sluice_tools.command import run_command
 from sluice_tools.errors import EXIT_FINE, CommandError, Parser, usage_error
 from sluice_tools.measure.experiments import sluice_program
-from sluice_tools.measure.needs import (
-    ON_CPU,
-    commit,
-    driver_and_slices,
-    gpus,
-    need_mps,
-    torch_version,
-    version,
-)
+from sluice_tools.measure.needs import ON_CPU, commit, driver_and_slices, gpus, need_mps, torch_version, version
 from sluice_tools.measure.rows import Cell, Rows, output_folder
 from sluice_tools.measure.sitting import Group, Sitting
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
