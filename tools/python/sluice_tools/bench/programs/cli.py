@@ -207,7 +207,7 @@ def _use_gpu(options) -> str:
 def _measure(options, rows: Rows, name: str) -> int:
     machine = {
         "gpu": name,
-        "driver": driver_and_slices(options.sluice, 0, ON_CPU) if options.gpu == "real" else "",
+        "driver": driver_and_slices(options.sluice, options.device, ON_CPU) if options.gpu == "real" else "",
         "torch": torch_version(),
         "sluice": version(options.sluice),
         "commit": options.commit,
