@@ -26,7 +26,8 @@ shm::TraceJob kind_of_job() noexcept {
 void Jobs::open_one(std::uint64_t until_ns, std::uint64_t kind) noexcept {
   if (open_++ != 0) return;
   began_ns_ = base::monotonic_ns();
-  waited_ns_.store(0);
+  waits_.job_begins();
+  steps_.job_begins(began_ns_, client_.launches());
   call_off_late(began_ns_);
   const bool closed = std::exchange(ahead_, false);
   trials_.skip();
@@ -66,33 +67,56 @@ bool Jobs::must_close(std::uint64_t now, bool closed, std::uint64_t kind) noexce
 
 /// Closes the gates of a trial, at the latest moment that there is.
 Jobs::Wait Jobs::begin_wait(bool surely) noexcept {
-  const Wait wait{base::monotonic_ns(), waited_ns_.load(std::memory_order_relaxed)};
+  const Wait wait = waits_.begins(base::monotonic_ns(), g_process.event_marks.period());
   if (!surely || !trials_.closes_at_wait()) return wait;
   const std::lock_guard lock(mutex_);
   if (trials_.closes_at_wait()) close_open_job(wait.since_ns);
   return wait;
 }
 
-void Jobs::wait_returned(const Wait& wait, bool surely) noexcept {
+void Jobs::wait_returned(const Wait& wait, CUresult result, bool surely) noexcept {
   constexpr std::uint64_t kLongNs = 50'000;
   const std::uint64_t now = base::monotonic_ns();
   if (!surely && now - wait.since_ns < kLongNs) return;
   const std::lock_guard lock(mutex_);
   count_wait(wait, now);
+  if (result == CUDA_SUCCESS) end_step(wait, now);
 }
 
-/// A wait that began before the job counts from its begin. Of waits of several threads at once,
-/// their union counts, as far as it can be told without knowing who is inside: a thread that is
-/// cancelled never returns. What had been counted when this wait began came before it.
+/// A wait has returned, and the job goes on. What threads remember is void, so that the first work
+/// of the next step is seen.
+void Jobs::end_step(const Wait& wait, std::uint64_t now) noexcept {
+  if (!transparent_ || open_ != 1 || !hold_others()) return;
+  const Steps::End end = steps_.wait_returned(wait, now, client_.launches());
+  if (!end.ended) return;
+  g_process.forget_remembered();
+  if (end.first && !has_target()) close_without_trial();
+  if (end.window_ns != 0 && closed_ns_ != 0) open_window(now, now + end.window_ns);
+  Trace* const traced = g_process.trace.load();
+  if (traced != nullptr && end.counted) traced->step(end.began_ns, now, end.kind);
+}
+
+/// Another thread closes the gates again; without it they stay closed.
+void Jobs::open_window(std::uint64_t now, std::uint64_t until) noexcept {
+  if (client_.seat().reader() || !announcer_.wake()) return;
+  window_ns_ = now;
+  look_ns_ = until;
+  client_.slot().steps.windows.fetch_add(1, std::memory_order_relaxed);
+  client_.slot().open_job.fetch_add(1);
+  shm::BoardView view(*client_.seat().writable);
+  shm::end_job(view, client_.seat().slot);
+  steps_.window_opened(now);
+}
+
+void Jobs::close_window(std::uint64_t now) noexcept {
+  shm::BoardView view(*client_.seat().writable);
+  shm::begin_job(view, client_.seat().slot);
+  end_open(now);
+  steps_.window_closed(now);
+}
+
 void Jobs::count_wait(const Wait& wait, std::uint64_t now) noexcept {
-  if (open_ == 0 || began_ns_ == 0) return;
-  const bool within = wait.since_ns >= began_ns_;
-  const auto from = [now](std::uint64_t begin) { return now - std::min(now, begin); };
-  const std::uint64_t waited = waited_ns_.load(std::memory_order_relaxed);
-  waited_ns_.store(
-      std::max((within ? wait.counted_ns : 0) + from(std::max(wait.since_ns, began_ns_)),
-               waited + from(std::max({wait.since_ns, began_ns_, wait_counted_ns_}))));
-  wait_counted_ns_ = std::max(wait_counted_ns_, now);
+  if (open_ != 0 && began_ns_ != 0) waits_.returned(wait, now, began_ns_);
 }
 
 bool Jobs::has_target() const noexcept { return law_.target().any() && hold_others(); }
@@ -134,23 +158,25 @@ void Jobs::close_one() noexcept {
 void Jobs::release_below(std::uint64_t now, std::uint64_t took_ns) noexcept {
   const Seat& seat = client_.seat();
   if (!seat.reader()) shm::BoardView(*seat.writable).count_held(seat.slot);
-  if (closed_ns_ == 0) end_open(now);
+  const bool opened = closed_ns_ == 0 || window_ns_ != 0;
+  if (opened) end_open(now);
   const std::uint64_t closed = std::exchange(closed_ns_, 0);
-  if (closed != 0 && seat.reader()) {
+  if (opened) {
+    // The gates are open already.
+  } else if (seat.reader()) {
     seat.words.job.fetch_add(1);
-  } else if (closed != 0) {
+  } else {
     shm::BoardView view(*seat.writable);
     shm::end_job(view, seat.slot);
   }
   look_ns_ = TargetLaw::kNever;
-  const std::uint64_t waited = std::min(took_ns, waited_ns_.load());
+  const std::uint64_t waited = waits_.job_ended(took_ns);
   if (trials_.runs()) trials_.ended(now, client_.launches() - launches_at_begin_, closed, waited);
   // Record the time after the gates are open, so that the clients below do not wait for it.
   if (took_ns != 0) {
     client_.slot().job_times.add(took_ns);
-    all_waited_ns_.fetch_add(waited, std::memory_order_relaxed);
-    all_host_ns_.fetch_add(took_ns - waited, std::memory_order_relaxed);
     client_.slot().target_total_ns.fetch_add(took_ns, std::memory_order_relaxed);
+    steps_.job_ended(now);
     if (has_target()) show_target(law_.ended(now, client_.launches() - launches_at_begin_));
   }
   if (Trace* traced = g_process.trace.load()) {
@@ -163,12 +189,22 @@ void Jobs::release_below(std::uint64_t now, std::uint64_t took_ns) noexcept {
 void Jobs::end_open(std::uint64_t now) noexcept {
   shm::Slot& slot = client_.slot();
   slot.open_job.fetch_add(1);
-  slot.open_ns.fetch_add(now - began_ns_);
+  const std::uint64_t window = std::exchange(window_ns_, 0);
+  const std::uint64_t since = std::min(now, window != 0 ? window : began_ns_);
+  slot.open_ns.fetch_add(now - since);
+  if (window == 0) return;
+  slot.steps.open_ns.fetch_add(now - since, std::memory_order_relaxed);
+  if (Trace* traced = g_process.trace.load()) traced->window(number_, since, now);
 }
 
 std::uint64_t Jobs::look_at_target(std::uint64_t now) noexcept {
   const std::lock_guard lock(mutex_);
   if (now < look_ns_) return look_ns_;
+  if (window_ns_ != 0) {
+    look_ns_ = TargetLaw::kNever;
+    close_window(now);
+    return look_ns_;
+  }
   const std::uint64_t launches = client_.launches() - launches_at_begin_;
   const TargetLaw::Step step =
       trials_.runs() ? trials_.look(now, launches) : law_.look(now, launches);
@@ -179,8 +215,10 @@ std::uint64_t Jobs::look_at_target(std::uint64_t now) noexcept {
 
 /// `now` may be older than the job: it is the time of the caller's last look at the clock.
 void Jobs::close_open_job(std::uint64_t now) noexcept {
-  if (open_ == 0 || closed_ns_ != 0) return;
+  if (open_ == 0) return;
   now = std::max(now, began_ns_);
+  if (window_ns_ != 0) return close_window(now);
+  if (closed_ns_ != 0) return;
   close_gates(now);
   end_open(now);
 }
@@ -196,7 +234,7 @@ void Jobs::take_target() noexcept {
   const auto target = shm::Target::unpack(requested);
   if (slot.target.load() == requested || !target.valid()) return;
   const std::lock_guard lock(mutex_);
-  law_.set(target);
+  law_.set(target.of_steps ? shm::Target{} : target);
   slot.target.store(requested);
   slot.target_jobs.store(0);
   slot.target_kept.store(0);
@@ -206,6 +244,7 @@ void Jobs::take_target() noexcept {
   if (open_ != 0 && closed_ns_ == 0) look_ns_ = 0;
   if (trials_.runs()) close_without_trial();
   show_target(std::nullopt);
+  steps_.set(target);
 }
 
 void Jobs::show_target(std::optional<bool> in_time) noexcept {
@@ -329,7 +368,7 @@ void Jobs::announced_begins() noexcept {
   say_until(0);
   if (began_ns_ != 0) return;
   began_ns_ = base::monotonic_ns();
-  waited_ns_.store(0);
+  waits_.job_begins();
   must_close(began_ns_, true, 0);
 }
 
@@ -379,12 +418,15 @@ void Jobs::touch(Stream& stream, std::uint64_t kind) noexcept {
   if (!stream.lives.load()) return;
   stream.touched = g_process.version.load();
   open_transparent(kind);
+  if (hold_others()) steps_.given(kind, base::monotonic_ns());
   if (!busy_.has(stream)) busy_.add(stream);
 }
 
 void Jobs::touch_host_copy() noexcept {
   const std::lock_guard lock(mutex_);
-  if (!g_process.explicit_jobs.load()) open_transparent();
+  if (g_process.explicit_jobs.load()) return;
+  open_transparent();
+  if (hold_others()) steps_.given(0, base::monotonic_ns());
 }
 
 /// Whether no launch has come since the count was `before`. A launch counts itself and then reads
@@ -405,9 +447,11 @@ void Jobs::Synchronising::finish(CUresult result, PutAway put_away) noexcept {
   const std::uint64_t now = wait_.since_ns != 0 ? base::monotonic_ns() : 0;
   const std::lock_guard lock(jobs_.mutex_);
   if (wait_.since_ns != 0) jobs_.count_wait(wait_, now);
-  if (!jobs_.transparent_ || !jobs_.nothing_since(before_)) return;
-  put_away();
-  jobs_.end_if_done();
+  if (jobs_.transparent_ && jobs_.nothing_since(before_)) {
+    put_away();
+    jobs_.end_if_done();
+  }
+  if (wait_.since_ns != 0) jobs_.end_step(wait_, now);
 }
 
 void Jobs::end_if_done() noexcept {
