@@ -107,8 +107,8 @@ class StepLaw {
   std::uint64_t neighbours_ = 0;
   double open_sum_ns_ = 0;
   double cost_sum_ns_ = 0;
-  double credit_ns_ = 0;   ///< What steps have paid and windows have not cost yet.
-  double mean_cost_ = 0;   ///< Of a step, as a part of its time.
+  double credit_ns_ = 0;  ///< What steps have paid and windows have not cost yet.
+  double mean_cost_ = 0;  ///< Of a step, as a part of its time.
 
   shm::Target target_;
   LastValues<std::uint64_t, 2 * kKept> references_;  ///< Of usual steps that no window touched.
