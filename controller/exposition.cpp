@@ -263,6 +263,43 @@ void write_job_times(MetricsText& out, const std::vector<Row>& rows) {
   }
 }
 
+/// The steps of clients that are never idle. Others have no sample.
+void write_steps(MetricsText& out, const std::vector<Row>& rows) {
+  struct Family {
+    const char* name;
+    const char* help;
+    double (*value)(const shm::StepTimes&);
+  };
+  constexpr std::array<Family, 3> kFamilies{{
+      {"sluice_client_steps_total", "Steps of the client that ended.",
+       [](const shm::StepTimes& of) { return static_cast<double>(of.ended.load()); }},
+      {"sluice_client_step_windows_total", "Times that gates opened for a window in its steps.",
+       [](const shm::StepTimes& of) { return static_cast<double>(of.windows.load()); }},
+      {"sluice_client_step_open_seconds_total", "Time of these windows.",
+       [](const shm::StepTimes& of) { return seconds(of.open_ns.load()); }},
+  }};
+  const auto has_steps = [](const Row& row) { return row.slot.steps.ended.load() != 0; };
+  for (const Family& family : kFamilies) {
+    out.family(family.name, "counter", family.help);
+    for (const Row& row : rows) {
+      if (has_steps(row)) out.sample(row.labels(), family.value(row.slot.steps));
+    }
+  }
+  out.family("sluice_client_step_seconds", "gauge",
+             "Time of the last steps of a kind, at a quantile.");
+  for (const Row& row : rows) {
+    for (const shm::StepTimes::Kind& kind : row.slot.steps.kinds) {
+      const std::string name = std::to_string(kind.name.load());
+      if (!has_steps(row) || name == "0") continue;
+      const auto add = [&](const char* quantile, std::uint32_t us) {
+        out.sample(row.labels({{"kind", name}, {"quantile", quantile}}), us / 1e6);
+      };
+      add("0.5", kind.p50_us.load());
+      add("0.99", kind.p99_us.load());
+    }
+  }
+}
+
 /// Calls `visit(row, entry name, counters)` for every driver entry that a client has used.
 template <class Visit>
 void for_each_entry(const std::vector<Row>& rows, Visit visit) {
@@ -386,6 +423,7 @@ std::string exposition(const shm::Board& board, const Tally& tally, std::uint64_
   write_grants(out, board, rows);
   write_holds(out, rows);
   write_job_times(out, rows);
+  write_steps(out, rows);
   write_entries(out, rows);
   write_outside(out, board, outside);
   write_slice_answers(out, board);

@@ -107,6 +107,7 @@ void clear_owner_fields(shm::Slot& slot) {
   slot.open_job.store(0);
   for (shm::Word& ns : slot.held_by_ns) ns.store(0);
   slot.job_times.clear();
+  slot.steps.clear();
   shm::reset(slot.memory);  // a controller may have been killed before it released the slot
   store_text(slot.unhooked_name.data(), slot.unhooked_name.size(), "");
 }

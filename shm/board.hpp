@@ -7,6 +7,7 @@
 #include "shm/job_times.hpp"
 #include "shm/memory_line.hpp"
 #include "shm/robust_mutex.hpp"
+#include "shm/step_times.hpp"
 #include "shm/turn_line.hpp"
 
 /// The board: the one piece of memory that the processes of a session share. The board is plain
@@ -16,7 +17,7 @@
 namespace sluice::shm {
 
 inline constexpr std::uint64_t kBoardMagic = 0x4452'4f42'4543'4c53;  // "SLCEBORD"
-inline constexpr std::uint32_t kLayoutVersion = 11;
+inline constexpr std::uint32_t kLayoutVersion = 12;
 
 inline constexpr int kSlots = 63;          ///< Bit 63 of a gate belongs to the controller.
 inline constexpr int kControllerBit = 63;  ///< The controller holds a client with this bit.
@@ -98,12 +99,11 @@ enum class SliceState : std::uint32_t {
 
 /// When the jobs of a client close the gates below, for status output (docs/reference/closing.md).
 enum class CloseState : std::uint8_t {
-  kUnknown,          ///< At the first launch, or as a target says: nothing is tried.
-  kLearning,         ///< It is being tried.
-  kClosesAtFirst,    ///< At the first launch.
-  kClosesLater,      ///< After a part of the job that was shown to be harmless.
-  kStaysOpen,        ///< Never: closing brings nothing.
-  kBoundedByTarget,  ///< The target closes the gates earlier.
+  kUnknown,        ///< At the first launch, or as a target says: nothing is tried.
+  kLearning,       ///< It is being tried.
+  kClosesAtFirst,  ///< At the first launch.
+  kClosesLater,    ///< After a part of the job that was shown to be harmless.
+  kStaysOpen,      ///< Never: closing brings nothing.
 };
 
 /// Slot::close_state: the state, and the level in eighths of a job; kNeverLevel: not at all.
@@ -260,6 +260,7 @@ struct alignas(kLine) Slot {
 
   /// Written by the owner after it has opened the lower-priority gates.
   alignas(kLine) JobTimes job_times;
+  StepTimes steps;  ///< Written by the owner, for status output only.
 
   alignas(kLine) std::array<EntryCounters, kMaxEntries> entries;
 
@@ -332,6 +333,7 @@ static_assert(offsetof(Slot, requested_slice) == 760 && offsetof(Slot, requested
 static_assert(offsetof(Slot, held_by_ns) == 1280);
 static_assert(offsetof(Slot, job_times) == 1792 && sizeof(JobTimes) == 672);
 static_assert(offsetof(JobTimes, buckets) == 16 && offsetof(JobTimes, last_ns) == 152);
+static_assert(offsetof(Slot, steps) == 2464 && sizeof(StepTimes) == 96);
 static_assert(offsetof(Slot, entries) == 2560);
 static_assert(offsetof(Slot, memory) == 4608 && offsetof(MemoryLine, order) == 40);
 static_assert(offsetof(MemoryLine, critical) == 56 && offsetof(MemoryLine, draining) == 60);

@@ -94,6 +94,26 @@ TargetSnapshot target_of(const Slot& slot) {
   return target;
 }
 
+StepsSnapshot steps_of(const StepTimes& steps) {
+  StepsSnapshot found;
+  const std::uint32_t state = steps.state.load();
+  if (state <= static_cast<std::uint32_t>(StepState::kMissed)) {
+    found.state = static_cast<StepState>(state);
+  }
+  found.ended = steps.ended.load();
+  found.open_ns = steps.open_ns.load();
+  found.windows = steps.windows.load();
+  found.window_ns = std::uint64_t{steps.window_us.load()} * 1000;
+  found.cost = steps.cost.load();
+  for (const StepTimes::Kind& kind : steps.kinds) {
+    if (kind.name.load() == 0) break;
+    found.kinds.push_back({kind.name.load(), kind.share.load(),
+                           std::uint64_t{kind.p50_us.load()} * 1000,
+                           std::uint64_t{kind.p99_us.load()} * 1000});
+  }
+  return found;
+}
+
 MemorySnapshot memory_snapshot_of(const Board& board, SlotOf client, std::uint64_t now_ns) {
   const Slot& slot = board.slots[static_cast<std::size_t>(client.slot)];
   const MemoryLine& line = slot.memory;
@@ -194,6 +214,7 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   client.close = CloseWord::unpack(slot.close_state.load());
   client.close_low_us = static_cast<std::int32_t>(slot.close_low_us.load());
   client.close_high_us = static_cast<std::int32_t>(slot.close_high_us.load());
+  client.steps = steps_of(slot.steps);
   const std::uint64_t job = slot.job.load();
   client.target = target_of(slot);
   client.memory = memory_snapshot_of(board, {index, info.generation}, now_ns);
@@ -284,6 +305,24 @@ std::uint64_t held_by_ended_ns(const ClientSnapshot& client) {
 }
 
 std::uint64_t held_others_ns(const ClientSnapshot& client) { return sum_of(client.held_others); }
+
+std::string step_state_name(StepState state) {
+  switch (state) {
+    case StepState::kNone:
+      return "none";
+    case StepState::kLearning:
+      return "learning";
+    case StepState::kWindows:
+      return "windows";
+    case StepState::kNoWindow:
+      return "closed";
+    case StepState::kJobs:
+      return "jobs";
+    case StepState::kMissed:
+      return "missed";
+  }
+  return "none";
+}
 
 std::string target_state_name(TargetState state) {
   switch (state) {

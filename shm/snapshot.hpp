@@ -43,6 +43,23 @@ struct TargetSnapshot {
   bool gates_open = false;     ///< A job runs and does not close the gates below yet.
 };
 
+/// The steps of a client that is never idle, and the windows in them.
+struct StepsSnapshot {
+  struct Kind {
+    std::uint32_t name = 0;   ///< Tells the kinds of a client apart.
+    std::uint32_t share = 0;  ///< Of its last steps, in 1/1000.
+    std::uint64_t p50_ns = 0;
+    std::uint64_t p99_ns = 0;
+  };
+  StepState state = StepState::kNone;
+  std::uint64_t ended = 0;  ///< Since the client attached; 0: it never had steps.
+  std::uint64_t open_ns = 0;
+  std::uint64_t windows = 0;
+  std::uint64_t window_ns = 0;  ///< How long the gates open at a time.
+  std::uint32_t cost = 0;       ///< By what part windows lengthen the steps, in 1/1000.
+  std::vector<Kind> kinds;      ///< The most frequent ones, the first one first.
+};
+
 /// The device memory of a client, and what a broker asks of it.
 struct MemorySnapshot {
   std::uint64_t held_bytes = 0;
@@ -95,6 +112,7 @@ struct ClientSnapshot {
   std::int32_t close_low_us =
       0;  ///< What its jobs waited longer for that: the bounds of the median.
   std::int32_t close_high_us = 0;
+  StepsSnapshot steps;
   bool active = false;  ///< A job runs, with closed or open gates below.
   std::uint64_t active_ns = 0;
   TargetSnapshot target;
@@ -177,6 +195,7 @@ std::uint64_t held_others_ns(const ClientSnapshot& client);
 
 /// The name of a state of a target in the output: none, learning, kept or missed.
 std::string target_state_name(TargetState state);
+std::string step_state_name(StepState state);
 
 /// The name of an order in the output: none, shrink, drop, sleep or epoch.
 std::string order_name(MemoryOrder kind);

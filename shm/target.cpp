@@ -6,6 +6,8 @@
 namespace sluice::shm {
 namespace {
 
+constexpr std::string_view kOfSteps = "step ";
+
 struct Unit {
   std::string_view name;
   std::uint64_t ns;  ///< 0: times alone.
@@ -54,6 +56,8 @@ std::string shortest(std::uint64_t thousandths) {
 
 std::optional<Target> parse_target(std::string_view text) noexcept {
   if (text == "none") return Target{};
+  const bool of_steps = text.starts_with(kOfSteps);
+  if (of_steps) text.remove_prefix(kOfSteps.size());
   if (!text.starts_with('p')) return std::nullopt;
   text.remove_prefix(1);
   const std::optional<double> percentile = take_number(text);
@@ -72,6 +76,7 @@ std::optional<Target> parse_target(std::string_view text) noexcept {
     constexpr double kMost = 1e18;  // beyond all that is valid, and no overflow
     if (*limit * scale > kMost) return std::nullopt;
     target.limit = static_cast<std::uint64_t>(std::llround(*limit * scale));
+    target.of_steps = of_steps;
     if (target.any() && target.valid()) return target;
   }
   return std::nullopt;
@@ -79,7 +84,8 @@ std::optional<Target> parse_target(std::string_view text) noexcept {
 
 std::string to_string(const Target& target) {
   if (!target.any()) return "none";
-  std::string text = "p" + shortest(std::uint64_t{target.per_mille} * 100) + "=";
+  std::string text(target.of_steps ? kOfSteps : std::string_view());
+  text += "p" + shortest(std::uint64_t{target.per_mille} * 100) + "=";
   if (target.is_relative()) return text + shortest(target.limit) + "x";
   // The largest unit in which three digits behind the point are enough.
   for (std::size_t i = 3; i-- > 0;) {

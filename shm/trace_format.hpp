@@ -132,7 +132,9 @@ enum class TraceKind : std::uint16_t {
   kJobEnd,        ///< begin: when the gates closed; the end if they never did. a: the time when the
             ///< program began the job; or kTraceNoJob. The gates close earlier than that for an
             ///< announced or predicted job, and later for a job with a target.
-  kClock,  ///< begin: CLOCK_MONOTONIC; end: CLOCK_REALTIME at the same moment.
+  kClock,   ///< begin: CLOCK_MONOTONIC; end: CLOCK_REALTIME at the same moment.
+  kStep,    ///< A step of a program that is never idle. a: its kind.
+  kWindow,  ///< The gates were open in the middle of a job. correlation: the job.
 };
 
 enum class TraceHold : std::uint16_t { kGate = 1, kEventGroup, kSyncPoint, kAhead };

@@ -78,9 +78,10 @@ static inline void sluice_job_end(uint64_t job) {
 
 /* Says what latency is good enough for the jobs of this process: "p99=50ms", or "p99=1.2x" (times
  * the time alone), with p50 to p99.9 and us, ms, s or x; "none" takes the target away. The gates of
- * lower-priority clients then close as late as the target allows. Takes the place of SLUICE_TARGET
- * and of `sluice set --target`, and of any earlier call.
- * Returns 1, or 0 if the text is not a target or the interposer is not preloaded. Thread-safe. */
+ * lower-priority clients then close as late as the target allows. "step p99=25ms" is of the steps
+ * of a process that is never idle (docs/reference/steps.md). Takes the place of SLUICE_TARGET and
+ * of `sluice set --target`, and of any earlier call. Returns 1, or 0 if the text is not a target or
+ * the interposer is not preloaded. Thread-safe. */
 static inline int sluice_set_target(const char* target) {
   static void* cache = NULL;
   static int known = 0;

@@ -133,7 +133,8 @@ void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
   if (!client.seat().reader()) tend_slack(watched, now);
   client.jobs().lapse(now);
   client.orders().tick();
-  client.slices().tick(now, client.jobs().all_host_ns(), client.jobs().all_waited_ns());
+  const Waits& waits = client.jobs().waits();
+  client.slices().tick(now, waits.all_host_ns(), waits.all_ns());
   client.turns().tick(now);
   if (client.seat().reader()) return report(watched);
   shm::BoardView view(*client.seat().writable);

@@ -39,6 +39,7 @@ enum class Kind {
   kCopyIn,
   kSync,
   kWait,
+  kRecord,
   kCapture,
   kGraph,
   kRetain,

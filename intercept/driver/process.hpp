@@ -10,6 +10,7 @@
 #include "base/file_id.hpp"
 #include "intercept/driver/channel_groups.hpp"
 #include "intercept/driver/entries.hpp"
+#include "intercept/driver/event_marks.hpp"
 #include "shm/board.hpp"
 #include "shm/messages.hpp"
 
@@ -116,6 +117,9 @@ struct Process {
   std::atomic<std::uint64_t> own_target{shm::kKeepTarget};
   /// Transparent jobs that are open and whose end matters to somebody.
   std::atomic<int> open_jobs{0};
+  EventMarks event_marks;
+  /// The graph that was launched last, since a step of a client ended.
+  std::atomic<CUgraphExec> last_graph{nullptr};
   std::atomic<bool> exit_handlers_installed{false};
   std::atomic<bool> said_forked_child{false};
   std::atomic<bool> said_ungated_graph{false};

@@ -35,6 +35,7 @@ inline CUstream stream_in(const CUlaunchConfig* config, CUfunction, void**, void
   return config == nullptr ? nullptr : config->hStream;
 }
 inline CUstream stream_in(CUgraphExec, CUstream stream) { return stream; }
+inline CUgraphExec graph_in(CUgraphExec graph, CUstream) { return graph; }
 
 inline Work work_in(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                     unsigned bz, unsigned shared, CUstream, ...) {
@@ -71,6 +72,9 @@ CUresult hook(Of<Kind::kLaunch>, Args... args) {
   constexpr bool kGraph = std::is_same_v<std::tuple_element_t<0, std::tuple<Args...>>, CUgraphExec>;
   const CUstream stream = named<entry>(stream_in(args...));
   const std::uint64_t version = kGraph ? g_process.version.load() : 0;
+  if constexpr (kGraph) {
+    g_process.last_graph.store(graph_in(args...), std::memory_order_relaxed);
+  }
   if (pass(entry, stream)) [[likely]] {
     if constexpr (!kGraph) return (g_process.driver.*member)(args...);
     const CUresult result = (g_process.driver.*member)(args...);
@@ -149,14 +153,24 @@ template <Entry entry>
 inline constexpr bool kEnds =
     kEntryNames[static_cast<std::size_t>(entry)].find("Async") == std::string_view::npos;
 
+/// When the work was given that a call waits for, as EventMarks counts; 0: nobody knows.
+template <class... Args>
+std::uint64_t given_before(Args...) noexcept {
+  return g_process.event_marks.period();
+}
+inline std::uint64_t given_before(CUevent event) noexcept {
+  return g_process.event_marks.take(event);
+}
+
 template <Entry entry, class Real, class... Args>
 CUresult wait_in_call(Real real, Args... args) {
   Interposer* const self = with_clients();
   Client* const client = self != nullptr ? self->client_that_waits() : nullptr;
   Jobs::Wait wait;
   if (client != nullptr) wait = client->jobs().wait_begins(kEnds<entry>);
+  if (wait.since_ns != 0) wait.given = given_before(args...);
   const CUresult result = (*real)(args...);
-  if (wait.since_ns != 0) client->jobs().wait_returned(wait, kEnds<entry>);
+  if (wait.since_ns != 0) client->jobs().wait_returned(wait, result, kEnds<entry>);
   const bool matters = g_process.open_jobs.load(std::memory_order_relaxed) != 0;
   if (kEnds<entry> && result == CUDA_SUCCESS && matters && self != nullptr) {
     self->work_may_be_done();
@@ -175,6 +189,15 @@ CUresult hook(Of<Kind::kWait>, Real real, Args... args) {
   if (result != CUDA_SUCCESS) return result;
   if (Interposer* const self = with_clients()) self->work_may_be_done();
   return result;
+}
+
+// --- Record -------------------------------------------------------------------------------------
+
+/// The wait for an event ends the step in which it was recorded.
+template <Entry entry, class Real, class... Rest>
+CUresult hook(Of<Kind::kRecord>, Real real, CUevent event, Rest... rest) {
+  if (g_process.open_jobs.load(std::memory_order_relaxed) != 0) g_process.event_marks.note(event);
+  return (*real)(event, rest...);
 }
 
 // --- What ends ----------------------------------------------------------------------------------

@@ -22,11 +22,6 @@ double difference(std::uint64_t a, std::uint64_t b) noexcept {
 
 }  // namespace
 
-void CloseLaw::allow(Allowed allowed) noexcept {
-  allowed_ = allowed;
-  for (Entry& entry : entries_) entry = {};
-}
-
 /// splitmix64. Which job of a pair is the reference must not depend on the program.
 std::uint64_t CloseLaw::draw() noexcept {
   std::uint64_t z = random_ += 0x9e3779b97f4a7c15;
@@ -142,9 +137,8 @@ void CloseLaw::ended(const Decision& decision, const Job& job) noexcept {
   const bool shows_cost = job.neighbour_busy && job.neighbours == entry.neighbours;
   const bool closed_at_first = job.closed_ns == 0;
   if (decision.role_ == Decision::Role::kTrial) {
-    if (!shows_cost || (closed_at_first && !job.by_target)) return;
+    if (!shows_cost || closed_at_first) return;
     entry.compared = sample;
-    entry.bounded = entry.bounded - entry.bounded / 16 + (job.by_target ? 16 : 0);
   } else if (!closed_at_first) {
     return;
   } else if (decision.role_ == Decision::Role::kFact || !shows_cost) {
@@ -292,7 +286,6 @@ CloseLaw::Status CloseLaw::status(std::uint64_t fingerprint,
   status.pairs = entry.pairs;
   if (entry.confirmed && entry.phase != Phase::kConfirm) {
     status.state = entry.home == 0             ? State::kClosesAtFirst
-                   : entry.bounded > 128       ? State::kBoundedByTarget
                    : entry.home == kNeverLevel ? State::kStaysOpen
                                                : State::kClosesLater;
   }

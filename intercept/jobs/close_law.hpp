@@ -79,8 +79,7 @@ class CloseLaw {
     std::uint64_t duration_ns = 0;
     std::uint64_t launches = 0;
     std::uint64_t closed_ns =
-        kNever;              ///< Since the begin; 0: from the first launch; kNever: never.
-    bool by_target = false;  ///< A target closed the gates before the law did.
+        kNever;  ///< Since the begin; 0: from the first launch; kNever: never.
     /// A client below ran or was held. False: the job shows what the program is, but no cost.
     bool neighbour_busy = false;
     std::uint64_t neighbours = 0;  ///< As for decide(), when the job ended.
@@ -100,8 +99,9 @@ class CloseLaw {
     std::int64_t cost_high_ns = 0;
   };
 
-  /// Replaces what a trial may cost. All trials begin anew.
-  void allow(Allowed allowed) noexcept;
+  CloseLaw() noexcept = default;
+  /// Tests of the confidence allow one of the two only.
+  explicit CloseLaw(Allowed allowed) noexcept : allowed_(allowed) {}
 
   /// A job begins. `fingerprint`: jobs with the same one are alike. `neighbours`: names the set of
   /// clients that closed gates would hold; 0: none.
@@ -152,7 +152,6 @@ class CloseLaw {
     std::uint64_t retry_at = 0;
     std::uint64_t pause = kFirstPause;
     std::optional<std::uint64_t> tried_never_ns;
-    unsigned bounded = 0;  ///< Of the last 16 or so compared jobs, those that the target closed.
 
     std::uint64_t trial = 0;  ///< Names the group and its level, for jobs that end later.
     std::uint64_t place = 0;  ///< Of the next job in its group.

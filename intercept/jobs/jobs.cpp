@@ -2,14 +2,10 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "base/clock.hpp"
-#include "intercept/driver/driver_query.hpp"
 #include "intercept/driver/process.hpp"
 #include "intercept/jobs/before_job.hpp"
-#include "intercept/pacing/captures.hpp"
-#include "intercept/pacing/launch_count.hpp"
 #include "intercept/trace/trace.hpp"
 #include "shm/view.hpp"
 
@@ -26,7 +22,8 @@ shm::TraceJob kind_of_job() noexcept {
 void Jobs::open_one(std::uint64_t until_ns, std::uint64_t kind) noexcept {
   if (open_++ != 0) return;
   began_ns_ = base::monotonic_ns();
-  waited_ns_.store(0);
+  waits_.job_begins();
+  steps_.job_begins(began_ns_, client_.launches());
   call_off_late(began_ns_);
   const bool closed = std::exchange(ahead_, false);
   trials_.skip();
@@ -66,33 +63,56 @@ bool Jobs::must_close(std::uint64_t now, bool closed, std::uint64_t kind) noexce
 
 /// Closes the gates of a trial, at the latest moment that there is.
 Jobs::Wait Jobs::begin_wait(bool surely) noexcept {
-  const Wait wait{base::monotonic_ns(), waited_ns_.load(std::memory_order_relaxed)};
+  const Wait wait = waits_.begins(base::monotonic_ns(), g_process.event_marks.period());
   if (!surely || !trials_.closes_at_wait()) return wait;
   const std::lock_guard lock(mutex_);
   if (trials_.closes_at_wait()) close_open_job(wait.since_ns);
   return wait;
 }
 
-void Jobs::wait_returned(const Wait& wait, bool surely) noexcept {
+void Jobs::wait_returned(const Wait& wait, CUresult result, bool surely) noexcept {
   constexpr std::uint64_t kLongNs = 50'000;
   const std::uint64_t now = base::monotonic_ns();
   if (!surely && now - wait.since_ns < kLongNs) return;
   const std::lock_guard lock(mutex_);
   count_wait(wait, now);
+  if (result == CUDA_SUCCESS) end_step(wait, now);
 }
 
-/// A wait that began before the job counts from its begin. Of waits of several threads at once,
-/// their union counts, as far as it can be told without knowing who is inside: a thread that is
-/// cancelled never returns. What had been counted when this wait began came before it.
+/// A wait has returned, and the job goes on. What threads remember is void, so that the first work
+/// of the next step is seen.
+void Jobs::end_step(const Wait& wait, std::uint64_t now) noexcept {
+  if (!transparent_ || open_ != 1 || !hold_others()) return;
+  const Steps::End end = steps_.wait_returned(wait, now, client_.launches());
+  if (!end.ended) return;
+  g_process.forget_remembered();
+  if (end.first && !has_target()) close_without_trial();
+  if (end.window_ns != 0 && closed_ns_ != 0) open_window(now, now + end.window_ns);
+  Trace* const traced = g_process.trace.load();
+  if (traced != nullptr && end.counted) traced->step(end.began_ns, now, end.kind);
+}
+
+/// Another thread closes the gates again; without it they stay closed.
+void Jobs::open_window(std::uint64_t now, std::uint64_t until) noexcept {
+  if (client_.seat().reader() || !announcer_.wake()) return;
+  window_ns_ = now;
+  look_ns_ = until;
+  client_.slot().steps.windows.fetch_add(1, std::memory_order_relaxed);
+  client_.slot().open_job.fetch_add(1);
+  shm::BoardView view(*client_.seat().writable);
+  shm::end_job(view, client_.seat().slot);
+  steps_.window_opened(now);
+}
+
+void Jobs::close_window(std::uint64_t now) noexcept {
+  shm::BoardView view(*client_.seat().writable);
+  shm::begin_job(view, client_.seat().slot);
+  end_open(now);
+  steps_.window_closed(now);
+}
+
 void Jobs::count_wait(const Wait& wait, std::uint64_t now) noexcept {
-  if (open_ == 0 || began_ns_ == 0) return;
-  const bool within = wait.since_ns >= began_ns_;
-  const auto from = [now](std::uint64_t begin) { return now - std::min(now, begin); };
-  const std::uint64_t waited = waited_ns_.load(std::memory_order_relaxed);
-  waited_ns_.store(
-      std::max((within ? wait.counted_ns : 0) + from(std::max(wait.since_ns, began_ns_)),
-               waited + from(std::max({wait.since_ns, began_ns_, wait_counted_ns_}))));
-  wait_counted_ns_ = std::max(wait_counted_ns_, now);
+  if (open_ != 0 && began_ns_ != 0) waits_.returned(wait, now, began_ns_);
 }
 
 bool Jobs::has_target() const noexcept { return law_.target().any() && hold_others(); }
@@ -134,23 +154,25 @@ void Jobs::close_one() noexcept {
 void Jobs::release_below(std::uint64_t now, std::uint64_t took_ns) noexcept {
   const Seat& seat = client_.seat();
   if (!seat.reader()) shm::BoardView(*seat.writable).count_held(seat.slot);
-  if (closed_ns_ == 0) end_open(now);
+  const bool opened = closed_ns_ == 0 || window_ns_ != 0;
+  if (opened) end_open(now);
   const std::uint64_t closed = std::exchange(closed_ns_, 0);
-  if (closed != 0 && seat.reader()) {
+  if (opened) {
+    // The gates are open already.
+  } else if (seat.reader()) {
     seat.words.job.fetch_add(1);
-  } else if (closed != 0) {
+  } else {
     shm::BoardView view(*seat.writable);
     shm::end_job(view, seat.slot);
   }
   look_ns_ = TargetLaw::kNever;
-  const std::uint64_t waited = std::min(took_ns, waited_ns_.load());
+  const std::uint64_t waited = waits_.job_ended(took_ns);
   if (trials_.runs()) trials_.ended(now, client_.launches() - launches_at_begin_, closed, waited);
   // Record the time after the gates are open, so that the clients below do not wait for it.
   if (took_ns != 0) {
     client_.slot().job_times.add(took_ns);
-    all_waited_ns_.fetch_add(waited, std::memory_order_relaxed);
-    all_host_ns_.fetch_add(took_ns - waited, std::memory_order_relaxed);
     client_.slot().target_total_ns.fetch_add(took_ns, std::memory_order_relaxed);
+    steps_.job_ended(now);
     if (has_target()) show_target(law_.ended(now, client_.launches() - launches_at_begin_));
   }
   if (Trace* traced = g_process.trace.load()) {
@@ -163,12 +185,22 @@ void Jobs::release_below(std::uint64_t now, std::uint64_t took_ns) noexcept {
 void Jobs::end_open(std::uint64_t now) noexcept {
   shm::Slot& slot = client_.slot();
   slot.open_job.fetch_add(1);
-  slot.open_ns.fetch_add(now - began_ns_);
+  const std::uint64_t window = std::exchange(window_ns_, 0);
+  const std::uint64_t since = std::min(now, window != 0 ? window : began_ns_);
+  slot.open_ns.fetch_add(now - since);
+  if (window == 0) return;
+  slot.steps.open_ns.fetch_add(now - since, std::memory_order_relaxed);
+  if (Trace* traced = g_process.trace.load()) traced->window(number_, since, now);
 }
 
 std::uint64_t Jobs::look_at_target(std::uint64_t now) noexcept {
   const std::lock_guard lock(mutex_);
   if (now < look_ns_) return look_ns_;
+  if (window_ns_ != 0) {
+    look_ns_ = TargetLaw::kNever;
+    close_window(now);
+    return look_ns_;
+  }
   const std::uint64_t launches = client_.launches() - launches_at_begin_;
   const TargetLaw::Step step =
       trials_.runs() ? trials_.look(now, launches) : law_.look(now, launches);
@@ -179,8 +211,10 @@ std::uint64_t Jobs::look_at_target(std::uint64_t now) noexcept {
 
 /// `now` may be older than the job: it is the time of the caller's last look at the clock.
 void Jobs::close_open_job(std::uint64_t now) noexcept {
-  if (open_ == 0 || closed_ns_ != 0) return;
+  if (open_ == 0) return;
   now = std::max(now, began_ns_);
+  if (window_ns_ != 0) return close_window(now);
+  if (closed_ns_ != 0) return;
   close_gates(now);
   end_open(now);
 }
@@ -196,7 +230,7 @@ void Jobs::take_target() noexcept {
   const auto target = shm::Target::unpack(requested);
   if (slot.target.load() == requested || !target.valid()) return;
   const std::lock_guard lock(mutex_);
-  law_.set(target);
+  law_.set(target.of_steps ? shm::Target{} : target);
   slot.target.store(requested);
   slot.target_jobs.store(0);
   slot.target_kept.store(0);
@@ -206,6 +240,7 @@ void Jobs::take_target() noexcept {
   if (open_ != 0 && closed_ns_ == 0) look_ns_ = 0;
   if (trials_.runs()) close_without_trial();
   show_target(std::nullopt);
+  steps_.set(target);
 }
 
 void Jobs::show_target(std::optional<bool> in_time) noexcept {
@@ -329,7 +364,7 @@ void Jobs::announced_begins() noexcept {
   say_until(0);
   if (began_ns_ != 0) return;
   began_ns_ = base::monotonic_ns();
-  waited_ns_.store(0);
+  waits_.job_begins();
   must_close(began_ns_, true, 0);
 }
 
@@ -379,141 +414,15 @@ void Jobs::touch(Stream& stream, std::uint64_t kind) noexcept {
   if (!stream.lives.load()) return;
   stream.touched = g_process.version.load();
   open_transparent(kind);
+  if (hold_others()) steps_.given(kind, base::monotonic_ns());
   if (!busy_.has(stream)) busy_.add(stream);
 }
 
 void Jobs::touch_host_copy() noexcept {
   const std::lock_guard lock(mutex_);
-  if (!g_process.explicit_jobs.load()) open_transparent();
-}
-
-/// Whether no launch has come since the count was `before`. A launch counts itself and then reads
-/// the version; here the version changes first, and then the count is read again. So either the
-/// launch is seen here, or it sees the new version and begins a job anew.
-bool Jobs::nothing_since(std::uint64_t before) const noexcept {
-  if (client_.launches() != before) return false;
-  g_process.forget_remembered();
-  if (ends_matter()) order_launch_counts();
-  return client_.launches() == before;
-}
-
-template <class PutAway>
-void Jobs::Synchronising::finish(CUresult result, PutAway put_away) noexcept {
-  jobs_.syncing_.leave();
-  jobs_.client_.slot().syncs.fetch_add(1, std::memory_order_relaxed);
-  if (result != CUDA_SUCCESS) return;
-  const std::uint64_t now = wait_.since_ns != 0 ? base::monotonic_ns() : 0;
-  const std::lock_guard lock(jobs_.mutex_);
-  if (wait_.since_ns != 0) jobs_.count_wait(wait_, now);
-  if (!jobs_.transparent_ || !jobs_.nothing_since(before_)) return;
-  put_away();
-  jobs_.end_if_done();
-}
-
-void Jobs::end_if_done() noexcept {
-  if (!busy_.empty()) return;
-  looks_left_ = kLooks;
-  launches_at_end_ = client_.launches();
-  close_transparent();
-}
-
-/// A launch may have counted itself, and still be inside the driver, when its job ended (the driver
-/// loads a kernel at its first launch, for example). So the streams of an ended job are queried a
-/// few times more. Work in one of them begins a job again.
-void Jobs::look_back() {
-  std::vector<Asked> asked;
-  {
-    const std::lock_guard lock(mutex_);
-    if (transparent_ || looks_left_ == 0) return;
-    --looks_left_;
-    if (client_.launches() != launches_at_end_ || syncing_.any() || client_.gate_closed()) return;
-    ended_.for_each([&](Stream& stream) { asked.emplace_back(stream); });
-  }
-  const RelaxedCapture relaxed;
-  std::erase_if(asked, [this](const Asked& each) { return is_done(each).value_or(true); });
-  const std::lock_guard lock(mutex_);
-  if (asked.empty() || transparent_ || client_.launches() != launches_at_end_) return;
-  for (const Asked& each : asked) {
-    // A stream that was destroyed meanwhile is in no list any more.
-    if (ended_.has(*each.stream)) busy_.add(*each.stream);
-  }
-  if (!busy_.empty()) open_transparent();
-}
-
-void Jobs::Synchronising::returned(CUresult result, Stream* stream) noexcept {
-  finish(result, [&] {
-    if (stream != nullptr && jobs_.busy_.has(*stream)) jobs_.ended_.add(*stream);
-  });
-}
-
-void Jobs::Synchronising::returned(CUresult result, CUcontext context) noexcept {
-  finish(result, [&] {
-    jobs_.busy_.for_each([&](Stream& busy) {
-      if (busy.context == context) jobs_.ended_.add(busy);
-    });
-  });
-}
-
-/// Whether the stream has not been forgotten since it was copied. A driver may crash in a context
-/// that has ended.
-bool Jobs::knows(const Asked& asked) const noexcept {
-  const Stream& stream = *asked.stream;
-  return stream.list != nullptr && stream.context == asked.context &&
-         stream.key.handle == asked.handle;
-}
-
-/// No other thread can refer to a thread's own default stream. The legacy stream is not done before
-/// a thread's default stream is (measured on one H100, driver 580), and a query of it makes nobody
-/// wait.
-///
-/// Nothing if the stream captures. A capture that begins meanwhile waits for the query, unless it
-/// has no hook.
-std::optional<bool> Jobs::is_done(const Asked& asked) noexcept {
-  const CUstream named = asked.handle == CU_STREAM_PER_THREAD ? CU_STREAM_LEGACY : asked.handle;
-  const DriverQuery query(asked.context, named);
-  // From here on whoever ends the stream or its context waits for the query. Both may have ended
-  // before.
-  {
-    const std::lock_guard lock(mutex_);
-    if (!query || !knows(asked)) return false;
-  }
-  if (driver().cuCtxPushCurrent_v2(asked.context) != CUDA_SUCCESS) return true;
-  const bool captures = query_breaks_capture(named);
-  const CUresult state = captures ? CUDA_SUCCESS : driver().cuStreamQuery(named);
-  CUcontext popped = nullptr;
-  driver().cuCtxPopCurrent_v2(&popped);
-  if (captures) return std::nullopt;
-  return state != CUDA_ERROR_NOT_READY;
-}
-
-/// Queries with no lock held, so the answers may be out of date when it takes the lock again. Work
-/// that was given meanwhile shows in the count, or in Stream::touched. One stream whose work is not
-/// done keeps the job open, so those behind it are not asked.
-void Jobs::poll(bool hinted) {
-  if (!ends_matter()) return;
-  look_back();
-  std::uint64_t version = 0;
-  std::vector<Asked> asked;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!transparent_) return;
-    const bool launching = !hinted && client_.launches() != launches_at_last_poll_;
-    launches_at_last_poll_ = client_.launches();
-    // Work behind our own closed gate is not done, and a query of it may block in the driver.
-    if (launching || syncing_.any() || client_.gate_closed()) return;
-    busy_.for_each([&](Stream& stream) { asked.emplace_back(stream); });
-    version = g_process.version.fetch_add(1) + 1;
-  }
-  const RelaxedCapture relaxed;
-  const auto open = std::find_if(asked.begin(), asked.end(), [this](const Asked& each) {
-    return !is_done(each).value_or(false);
-  });
-  const std::lock_guard lock(mutex_);
-  if (!transparent_ || !nothing_since(launches_at_last_poll_)) return;
-  std::for_each(asked.begin(), open, [&](const Asked& done) {
-    if (busy_.has(*done.stream) && done.stream->touched < version) ended_.add(*done.stream);
-  });
-  end_if_done();
+  if (g_process.explicit_jobs.load()) return;
+  open_transparent();
+  if (hold_others()) steps_.given(0, base::monotonic_ns());
 }
 
 void Jobs::begin_anew() noexcept {

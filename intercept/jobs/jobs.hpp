@@ -6,8 +6,10 @@
 
 #include "intercept/driver/threads.hpp"
 #include "intercept/jobs/prediction.hpp"
+#include "intercept/jobs/steps.hpp"
 #include "intercept/jobs/target_law.hpp"
 #include "intercept/jobs/trials.hpp"
+#include "intercept/jobs/waits.hpp"
 #include "intercept/pacing/streams.hpp"
 #include "intercept/slot/client_slot.hpp"
 
@@ -22,6 +24,9 @@ namespace sluice::intercept {
 /// an event or a copy to the host, make poll() look at once. Jobs at priority 0 hold nobody. They
 /// are polled only while the client takes turns; else only a synchronising call ends them.
 ///
+/// A job that does not end has steps, and its gates open in them for a window now and then
+/// (steps.hpp).
+///
 /// The client is active already before a predicted job, so that the job finds the gates closed.
 /// With a target the client becomes active later than its job, or not at all.
 class Jobs {
@@ -33,7 +38,8 @@ class Jobs {
         poller_(poller),
         announcer_(announcer),
         predict_(predict),
-        trials_(client, by_law) {}
+        trials_(client, by_law),
+        steps_(client, by_law) {}
 
   /// Explicit begin and end. Calls must balance.
   void begin() noexcept;
@@ -57,10 +63,7 @@ class Jobs {
   void touch_host_copy() noexcept;
 
   /// A call that waits for the GPU.
-  struct Wait {
-    std::uint64_t since_ns = 0;    ///< 0: nobody wants to know.
-    std::uint64_t counted_ns = 0;  ///< Waits of the open job until then.
-  };
+  using Wait = Waits::Wait;
 
   /// Brackets a synchronising call of the program. It has no destructor, because another thread may
   /// cancel the call.
@@ -88,11 +91,8 @@ class Jobs {
   [[nodiscard]] Wait wait_begins(bool surely = true) noexcept {
     return waits_matter() ? begin_wait(surely) : Wait{};
   }
-  void wait_returned(const Wait& wait, bool surely = true) noexcept;
-
-  /// The time of all jobs that ended: in calls that wait for the GPU, and the rest.
-  [[nodiscard]] std::uint64_t all_waited_ns() const noexcept { return all_waited_ns_.load(); }
-  [[nodiscard]] std::uint64_t all_host_ns() const noexcept { return all_host_ns_.load(); }
+  void wait_returned(const Wait& wait, CUresult result, bool surely = true) noexcept;
+  [[nodiscard]] const Waits& waits() const noexcept { return waits_; }
 
   /// For the watcher, in each tick: since when a thread has been in the same synchronising call; 0
   /// if none is in one.
@@ -164,6 +164,9 @@ class Jobs {
   bool must_close(std::uint64_t now_ns, bool closed, std::uint64_t kind) noexcept;
   Wait begin_wait(bool surely) noexcept;
   void count_wait(const Wait& wait, std::uint64_t now_ns) noexcept;
+  void end_step(const Wait& wait, std::uint64_t now_ns) noexcept;
+  void open_window(std::uint64_t now_ns, std::uint64_t until_ns) noexcept;
+  void close_window(std::uint64_t now_ns) noexcept;
   [[nodiscard]] bool has_target() const noexcept;
   [[nodiscard]] bool needs_early(std::uint64_t now_ns) noexcept;
   void show_target(std::optional<bool> in_time) noexcept;
@@ -185,13 +188,12 @@ class Jobs {
   bool unheeded_ = false;       ///< The announcing thread does nothing for the predicted job.
   std::uint64_t began_ns_ = 0;  ///< Begin of the open job; 0 if it was announced and has not begun.
   std::uint64_t closed_ns_ = 0;  ///< When the gates closed for the open job; 0: they are open.
-  std::atomic<std::uint64_t> waited_ns_{0};  ///< Of the open job, in calls that wait for the GPU.
-  std::uint64_t wait_counted_ns_ = 0;        ///< When the last such call returned.
-  std::atomic<std::uint64_t> all_waited_ns_{0};
-  std::atomic<std::uint64_t> all_host_ns_{0};
+  std::uint64_t window_ns_ = 0;  ///< Since when they are open again, for a window; 0: no window.
+  Waits waits_;
   Prediction prediction_;
   TargetLaw law_;
   Trials trials_;
+  Steps steps_;
   std::uint64_t look_ns_ = TargetLaw::kNever;  ///< When look_at_target() has something to do.
   std::uint64_t launches_at_begin_ = 0;        ///< Only with a target or a trial.
   std::uint64_t number_ = 0;                   ///< Of the open job, from 1; for the trace.

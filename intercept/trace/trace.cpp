@@ -172,6 +172,24 @@ void Trace::job_end(std::uint64_t job, std::uint64_t closed_ns, std::uint64_t be
   file_.write(TraceKind::kJobEnd, record);
 }
 
+void Trace::window(std::uint64_t job, std::uint64_t opened_ns, std::uint64_t closed_ns) noexcept {
+  shm::TraceRecord record{};
+  record.thread = static_cast<std::uint32_t>(thread_id());
+  record.begin_ns = opened_ns;
+  record.end_ns = closed_ns;
+  record.correlation = job;
+  file_.write(TraceKind::kWindow, record);
+}
+
+void Trace::step(std::uint64_t began_ns, std::uint64_t ended_ns, std::uint64_t kind) noexcept {
+  shm::TraceRecord record{};
+  record.thread = static_cast<std::uint32_t>(thread_id());
+  record.begin_ns = began_ns;
+  record.end_ns = ended_ns;
+  record.a = kind;
+  file_.write(TraceKind::kStep, record);
+}
+
 void Trace::executed(const SluiceKernel& kernel) noexcept {
   shm::TraceRecord record{};
   record.begin_ns = kernel.begin_ns;

@@ -43,6 +43,11 @@ class Trace {
   /// and no job came.
   void job_end(std::uint64_t job, std::uint64_t closed_ns, std::uint64_t began_ns) noexcept;
 
+  /// Records a step of this process; `kind` tells its kind from others.
+  void step(std::uint64_t began_ns, std::uint64_t ended_ns, std::uint64_t kind) noexcept;
+  /// Records that the gates were open in the middle of a job.
+  void window(std::uint64_t job, std::uint64_t opened_ns, std::uint64_t closed_ns) noexcept;
+
   /// Records an execution on the GPU; called by a thread of the collector.
   void executed(const SluiceKernel& kernel) noexcept;
 

@@ -1,7 +1,7 @@
-// Counts the instructions of launches with an open gate, and of event queries as allocators and
-// NCCL make them, by single-stepping, and those of them that lock the bus, which are the dearest
-// ones. Unlike a time, the counts do not depend on the machine's load. They are printed, not
-// asserted.
+// Counts the instructions of launches with an open gate, and of queries and records of events as
+// allocators and NCCL make them, by single-stepping, and those of them that lock the bus, which are
+// the dearest ones. Unlike a time, the counts do not depend on the machine's load. They are
+// printed, not asserted.
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/user.h>
@@ -27,6 +27,7 @@ using namespace sluice;
 void launch() { ::cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr); }
 
 void query() { ::cuEventQuery(nullptr); }
+void record() { ::cuEventRecord(nullptr, nullptr); }
 
 /// So many launches are counted: with device:4, each fourth one puts a wait.
 constexpr int kCounted = 8;
@@ -53,8 +54,10 @@ int run_traced() {
   }
   ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
   raise(SIGSTOP);
-  const bool queries = std::string(std::getenv("SLUICE_TRACED")) == "query";
-  queries ? call_counted<query>() : call_counted<launch>();
+  const std::string traced = std::getenv("SLUICE_TRACED");
+  traced == "query"    ? call_counted<query>()
+  : traced == "record" ? call_counted<record>()
+                       : call_counted<launch>();
   return 0;
 }
 
@@ -130,13 +133,16 @@ int main() {
   failed |= count("gate, outranked", "gate");
   failed |= count("device:4, outranked", "device:4");
   failed |= count("device:200us, outranked", "device:200us");
-  std::printf("one cuEventQuery that finds nothing done\n");
-  failed |= count_instructions("direct call", {"SLUICE_TRACED=query"});
-  const auto count_query = [&](const char* label, const char* priority) {
-    return count_instructions(label, {"SLUICE_TRACED=query", "SLUICE_GPU_TIME=0", preload,
-                                      std::string("SLUICE_PRIORITY=") + priority});
-  };
-  failed |= count_query("best effort", "0");
-  failed |= count_query("inside a critical job", "100");
+  for (const std::string call : {"query", "record"}) {
+    std::printf("%s\n",
+                call == "query" ? "one cuEventQuery that finds nothing done" : "one cuEventRecord");
+    failed |= count_instructions("direct call", {"SLUICE_TRACED=" + call});
+    const auto count_event = [&](const char* label, const char* priority) {
+      return count_instructions(label, {"SLUICE_TRACED=" + call, "SLUICE_GPU_TIME=0", preload,
+                                        std::string("SLUICE_PRIORITY=") + priority});
+    };
+    failed |= count_event("best effort", "0");
+    failed |= count_event("inside a critical job", "100");
+  }
   return failed;
 }

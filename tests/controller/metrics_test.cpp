@@ -193,6 +193,22 @@ TEST(Metrics, TargetsAndGpuTimeAreTheBoards) {
   EXPECT_EQ(value("sluice_client_close_level"), -1) << "nothing is tried";
   slot.close_state.store(shm::CloseWord{shm::CloseState::kClosesLater, 5}.pack());
   EXPECT_EQ(value("sluice_client_close_level"), 5);
+  EXPECT_EQ(value("sluice_client_steps_total"), -1) << "it is idle between its jobs";
+  slot.steps.ended.store(4000);
+  slot.steps.windows.store(1000);
+  slot.steps.open_ns.store(1'500'000'000);
+  slot.steps.kinds[0].name.store(3);
+  slot.steps.kinds[0].p50_us.store(21'000);
+  slot.steps.kinds[0].p99_us.store(23'000);
+  EXPECT_EQ(value("sluice_client_steps_total"), 4000);
+  EXPECT_EQ(value("sluice_client_step_windows_total"), 1000);
+  EXPECT_EQ(value("sluice_client_step_open_seconds_total"), 1.5);
+  const auto times = samples_of(*board, "sluice_client_step_seconds{");
+  ASSERT_EQ(times.size(), 2U);
+  for (const auto& [labels, seconds] : times) {
+    EXPECT_NE(labels.find("kind=\"3\""), std::string::npos) << labels;
+    EXPECT_EQ(seconds, labels.find("0.99") == std::string::npos ? 0.021 : 0.023) << labels;
+  }
   slot.target_ns.store(50'000'000);
   EXPECT_EQ(value("sluice_client_target_seconds"), 0.05);
   slot.job.store(12);

@@ -98,8 +98,7 @@ TEST(CloseLaw, ProgramsDrawnAtRandom) {
 /// Jobs whose waits and costs are drawn by the test. Returns where the search ended.
 unsigned end_of_search(const std::function<std::pair<double, double>()>& reference_and_cost,
                        CloseLaw::Allowed allowed) {
-  CloseLaw law;
-  law.allow(allowed);
+  CloseLaw law(allowed);
   for (int i = 0; i < 60'000; ++i) {
     const auto decision = law.decide(1, 1, 1);
     const bool closed = decision.when == When::kFirst;

@@ -277,7 +277,7 @@ TEST(CloseLaw, AJobAcrossAChangeIsNoEvidence) {
   for (int i = 0; i < 5000; ++i) {
     const auto decision = law.decide(1, 1, 1);
     const std::uint64_t closed = decision.when == When::kFirst ? 0 : 500;
-    const CloseLaw::Job job{10, 1000, 100, closed, false, true, 2};
+    const CloseLaw::Job job{10, 1000, 100, closed, true, 2};
     law.ended(decision, job);
   }
   EXPECT_EQ(law.status(1, 1).pairs, 0U);
@@ -334,7 +334,7 @@ TEST(CloseLaw, BearsWhatCannotBe) {
       const auto decision = law.decide(random() % 3, 1 + random() % 2, random());
       if (random() % 4 == 0) continue;
       const auto any = [&] { return most == 0 ? 0 : random() % most; };
-      CloseLaw::Job job{any(), any(), any(), any(), random() % 8 == 0, true, 1};
+      CloseLaw::Job job{any(), any(), any(), any(), true, 1};
       if (decision.when == When::kFirst) job.closed_ns = 0;
       law.ended(decision, job);
     }
@@ -359,43 +359,12 @@ TEST(CloseLaw, OnlyWhatWasAskedForIsEvidence) {
     CloseLaw law;
     for (int i = 0; i < 3000; ++i) {
       const auto decision = law.decide(1, 1, 1);
-      CloseLaw::Job job{10, 1000, 100, 0, false, true, 1};
+      CloseLaw::Job job{10, 1000, 100, 0, true, 1};
       if (law.status(1, 1).level != 0 && !closed) job.closed_ns = 500;
       law.ended(decision, job);
     }
     EXPECT_EQ(law.status(1, 1).pairs, 0U);
   }
-}
-
-// A target that closes the gates before the law does is what the user looks for in `status`.
-TEST(CloseLaw, ATargetIsABoundOnTop) {
-  Program eager;
-  Together run(15);
-  run.target_closes_at = 1;
-  const auto status = search(run, eager);
-  EXPECT_EQ(status.state, State::kBoundedByTarget);
-  EXPECT_GT(status.level, 2U) << "that is allowed by the law";
-  run.target_closes_at = 1e9;
-  run.run(eager, 3000);
-  EXPECT_EQ(run.status().state, State::kClosesLater);
-}
-
-// Who allows more gets more.
-TEST(CloseLaw, WhatIsAllowedIsASetting) {
-  Program graph;
-  graph.launches = 4;
-  graph.host = 2;
-  graph.gpu = 5;
-  graph.kernel = 0.1;
-  Together run(16);
-  search(run, graph);
-  ASSERT_EQ(run.status().level, 0U);
-  run.law.allow({200, 300});
-  EXPECT_EQ(run.status().state, State::kLearning);
-  search(run, graph);
-  EXPECT_GT(run.status().level, 0U);
-  EXPECT_LT(double(run.status().cost_low_ns), 0.2 * 5.5 * kMs);
-  EXPECT_EQ(run.law.status(99, 1).state, State::kLearning);
 }
 
 }  // namespace

@@ -184,14 +184,12 @@ class Together {
     for (int i = 0; i < jobs; ++i) {
       const auto decision = law.decide(fingerprint, neighbours, now);
       const double part = double(decision.launches) / double(program.launches);
-      Outcome out = machine_.run(program, decision.when, part, double(decision.ns) / kMs, pace);
-      const bool by_target = out.closed > target_closes_at;
-      if (by_target) out = machine_.run(program, When::kAfterTime, 0, target_closes_at, pace);
+      const Outcome out =
+          machine_.run(program, decision.when, part, double(decision.ns) / kMs, pace);
       CloseLaw::Job job;
       job.waited_ns = std::uint64_t(out.waited * kMs);
       job.duration_ns = std::uint64_t(out.duration * kMs);
       job.launches = out.launches;
-      job.by_target = by_target;
       job.neighbour_busy = neighbour_busy;
       job.neighbours = neighbours;
       if (out.closed >= 0) job.closed_ns = std::uint64_t(out.closed * kMs);
@@ -211,7 +209,6 @@ class Together {
   std::uint64_t neighbours = 7;
   std::uint64_t now = 1;
   bool neighbour_busy = true;
-  double target_closes_at = 1e9;
 
  private:
   Machine machine_;

@@ -81,6 +81,19 @@ def clients_of(folder, *traces):
     return {client.pid: client for client in found}
 
 
+def test_the_steps_of_a_server_are_told_by_kind(tmp_path):
+    trace, at = TraceFile(1, priority=1, time_scale=10.0), 0
+    for number in range(200):
+        took = 1_200_000_000 if number % 10 == 0 else 200_000_000
+        trace.step(at, at + took, 2 if number % 10 == 0 else 1)
+        at += took
+    trace.job(0, at, 1).write(tmp_path / "trace")
+    notes: list[str] = []
+    activity.read(tmp_path, [], notes)
+    told = "was not idle between its 200 steps: 90% take 20 ms (p99 20 ms), 10% take 120 ms (p99 120 ms)."
+    assert any(note.endswith(told) for note in notes), notes
+
+
 def test_work_that_waits_for_the_gpu_is_not_held_too(tmp_path):
     """While one thread is held, launched work of another waits for a kernel: the kernel is the cause."""
     low, high, correlation = kernel_behind_another(tmp_path)

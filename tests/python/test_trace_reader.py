@@ -175,6 +175,26 @@ def test_a_job_that_was_expected_is_no_longer_than_it_took(tmp_path):
     assert (gates["begin_ns"] - BEGIN_NS).tolist() == [100, 300, 400]
 
 
+def test_steps_and_the_windows_in_them(tmp_path):
+    """Gates that open in the middle of a job are not closed then."""
+    low, high = TraceFile(1, priority=0), TraceFile(2, priority=1)
+    high.step(110, 130, 1).step(130, 150, 1).step(150, 400, 2)
+    high.window(130, 140, 1).window(150, 155, 1).window(480, 490, 9)
+    high.job(100, 400, 1).job(500, 600, 2).job(700, None, 3).window(710, 720, 3)
+    high.launch(750, 760)
+    for trace in (low, high):
+        trace.write(tmp_path / "trace")
+    clients = {client.pid: client for client in read_run(tmp_path).clients}
+    steps = clients[2].steps()
+    assert (steps["end_ns"] - steps["begin_ns"]).tolist() == [20, 20, 250]
+    assert steps["kind"].tolist() == [1, 1, 2]
+    assert clients[1].steps().empty
+    gates = clients[1].gates()
+    closed = (gates[["begin_ns", "end_ns"]] - BEGIN_NS).values.tolist()
+    assert closed == [[100, 130], [140, 150], [155, 400], [500, 600], [700, 710], [720, 760]]
+    assert clients[2].jobs()["job"].tolist() == [1, 2, 3]
+
+
 def test_closings_that_touch_are_one(tmp_path):
     """Else every job of a busy server would be a closing of its own."""
     low = Client(TraceFile(11, 0).write(tmp_path))

@@ -131,6 +131,12 @@ class TraceFile:
     def hold(self, begin: int, end: int, correlation: int, why: int = 1, holder: int = 0, gate: int = 1, tid: int = 0):
         return self.record(fmt.HOLD, why, tid, begin, end, correlation, 0, gate, holder)
 
+    def step(self, begin: int, end: int, kind: int):
+        return self.record(fmt.STEP, 0, 0, begin, end, a=kind)
+
+    def window(self, begin: int, end: int, job: int):
+        return self.record(fmt.WINDOW, 0, 0, begin, end, job)
+
     def job(self, begin: int, end: int | None, number: int, flags: int = 1, began: int = 0):
         """end None: the process died in it. began: after gates were closed for it; -1: it did not
         come."""

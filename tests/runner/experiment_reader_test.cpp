@@ -73,7 +73,7 @@ TEST(Experiment, ReadsTheTargetOfAModel) {
   EXPECT_EQ(shm::to_string(read(document).models[0].target), "p99=50ms");
   EXPECT_EQ(error_with("/models/0/target", "p99=50"),
             "exp.json: /models/0/target: found \"p99=50\", allowed: p99=50ms, p95=800us, "
-            "p99.9=1.5s (p50 to p99.9), p99=1.2x (times alone), none; did you mean "
+            "p99.9=1.5s (p50 to p99.9), p99=1.2x (times alone), step p99=25ms, none; did you mean "
             "\"p99=50ms\"?");
   EXPECT_EQ(error_with("/models/0/taget", "p99=50ms").substr(0, 62),
             "exp.json: /models/0/taget: unknown key, did you mean \"target\"?");

@@ -1,6 +1,7 @@
 // The example program that users try `sluice exec` with.
 #include <signal.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "tests/tools/command.hpp"
@@ -42,6 +43,44 @@ TEST_F(Spin, AnnouncesAndEndsOnASignalWithItsFigures) {
   const base::Captured result = process.finish();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.out.find(" jobs/s, p50 "), std::string::npos) << result.out;
+}
+
+// Prevents: next to a program that is never idle, best effort gets nothing, on the whole way from
+// the hooks to `sluice status`.
+TEST_F(Spin, WithStepsInFlightLeavesWindowsToOthers) {
+  const auto start = [](const char* priority, std::vector<std::string> options) {
+    std::vector<std::string> args{"exec",   "--gpu",  "sim", "--priority",         priority,
+                                  "--name", priority, "--",  "sluice-example-spin"};
+    args.insert(args.end(), options.begin(), options.end());
+    return std::make_unique<Process>(sluice_command(args));
+  };
+  const auto server = start("1", {"--kernels", "40", "--kernel-us", "100", "--in-flight", "2"});
+  const auto others = start("0", {"--kernels", "5", "--kernel-us", "100"});
+  nlohmann::json steps;
+  std::uint64_t jobs = 0;
+  std::uint64_t jobs_at_first_window = 0;
+  const auto look = [&] {
+    const auto status = nlohmann::json::parse(sluice({"status", "--json"}).out, nullptr, false);
+    if (!status.is_object()) return;
+    for (const auto& client : status["clients"]) {
+      if (client["name"] == "1") steps = client["steps"];
+      if (client["name"] == "0") jobs = client["jobs"];
+    }
+    const bool opened = steps.is_object() && steps["windows"] > 0;
+    if (opened && jobs_at_first_window == 0) jobs_at_first_window = jobs + 1;
+  };
+  EXPECT_TRUE(eventually([&] {
+    look();
+    return steps.is_object() && steps["windows"] > 20 && jobs > jobs_at_first_window + 3;
+  })) << steps
+      << jobs;
+  EXPECT_EQ(steps["state"], "windows");
+  EXPECT_GT(steps["kinds"][0]["p50_ns"], 10'000'000) << "4 ms of GPU time";
+  kill(server->pid(), SIGTERM);
+  kill(others->pid(), SIGTERM);
+  const base::Captured result = server->finish();
+  EXPECT_NE(result.out.find(" steps/s, p50 "), std::string::npos) << result.out << result.err;
+  others->finish();
 }
 
 }  // namespace

@@ -120,8 +120,6 @@ TEST_F(Status, SaysWhenGatesClose) {
   expect_says(text(), "its jobs wait -0.01 to 0.03 ms longer for that\n");
   close(shm::CloseState::kClosesLater, 8);
   expect_says(text(), "closes gates when it waits for a job\n");
-  close(shm::CloseState::kBoundedByTarget, 5);
-  expect_says(text(), "closes gates after 5/8 of a job, or before if the target needs it\n");
   close(shm::CloseState::kStaysOpen, shm::CloseWord::kNeverLevel);
   expect_says(text(), "gates stay open: closing them brings nothing\n");
   const auto json = nlohmann::json::parse(status_json(snapshot(), "s"))["clients"][0]["closing"];

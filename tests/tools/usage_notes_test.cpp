@@ -280,6 +280,78 @@ TEST_F(Use, TopSaysMoreOfTheSelectedClient) {
   }
 }
 
+// Prevents: nobody sees what the steps of a server take, or when gates open in them.
+TEST_F(Use, StepsAndTheirWindowsAreShown) {
+  shm::Slot& client = add_client(0, 5, "python serve.py");
+  EXPECT_EQ(text().find("steps"), std::string::npos);
+  EXPECT_TRUE(json()["clients"][0]["steps"].is_null());
+  shm::StepTimes& steps = client.steps;
+  const auto is = [&](shm::StepState state) {
+    steps.state.store(static_cast<std::uint32_t>(state));
+  };
+  steps.ended.store(4000);
+  const auto kind = [&](std::size_t i, std::uint32_t share, std::uint32_t p50, std::uint32_t p99) {
+    steps.kinds[i].name.store(static_cast<std::uint32_t>(i) + 3);
+    steps.kinds[i].share.store(share);
+    steps.kinds[i].p50_us.store(p50);
+    steps.kinds[i].p99_us.store(p99);
+  };
+  kind(0, 1000, 21'340, 23'000);
+  is(shm::StepState::kLearning);
+  expect_says(text(), "steps take 21.3 ms, p99 23.0 ms; gates stay closed: learning");
+  kind(0, 971, 21'340, 23'000);
+  kind(1, 29, 140'200, 160'000);
+  is(shm::StepState::kWindows);
+  steps.windows.store(1000);
+  steps.window_us.store(1050);
+  steps.cost.store(41);
+  steps.open_ns.store(1050 * kMs);
+  expect_says(text(), "steps take 21.3 ms (97 %), p99 23.0 ms, others 140 ms (2 %), p99 160 ms\n");
+  expect_says(text(), "gates open for 1.1 ms every 4 steps: steps are 4.1 % longer\n");
+  steps.windows.store(3900);
+  expect_says(text(), "gates open for 1.1 ms in each step: steps are 4.1 % longer\n");
+  is(shm::StepState::kNoWindow);
+  expect_says(text(), "gates stay closed\n");
+  is(shm::StepState::kJobs);
+  expect_says(text(), "gates stay closed: its target is of jobs, and its job does not end\n");
+  is(shm::StepState::kMissed);
+  expect_says(text(), "gates stay closed: the target leaves no window\n");
+  const auto shown = json()["clients"][0]["steps"];
+  EXPECT_EQ(shown["state"], "missed");
+  EXPECT_EQ(shown["steps"], 4000);
+  EXPECT_EQ(shown["windows"], 3900);
+  EXPECT_EQ(shown["window_ns"], 1'050'000);
+  EXPECT_EQ(shown["open_ns"], 1'050'000'000);
+  EXPECT_EQ(shown["longer"], 0.041);
+  ASSERT_EQ(shown["kinds"].size(), 2U);
+  const nlohmann::json second{
+      {"kind", 4}, {"share", 0.029}, {"p50_ns", 140'200'000}, {"p99_ns", 160'000'000}};
+  EXPECT_EQ(shown["kinds"][1], second);
+  is(shm::StepState::kNone);
+  EXPECT_EQ(text().find("steps"), std::string::npos) << "it is idle between its jobs now";
+  Controls controls;
+  controls.press(kDown, view());
+  is(shm::StepState::kWindows);
+  expect_says(top(100, controls), "  steps take 21.3 ms (97 %)");
+  steps.state.store(99);
+  EXPECT_EQ(json()["clients"][0]["steps"]["state"], "none") << "of a hostile process";
+}
+
+// Prevents: a target of steps for a program that has none has no effect, and nobody learns why.
+TEST_F(Use, ATargetOfStepsSaysWhatItIsOf) {
+  shm::Slot& client = add_target(0, "step p99=25ms");
+  expect_says(text(), "^ target of steps: it has none, because it is idle between its jobs");
+  client.steps.state.store(static_cast<std::uint32_t>(shm::StepState::kWindows));
+  client.target_jobs.store(812);
+  client.target_kept.store(807);
+  client.target_total_ns.store(5000 * kMs);
+  expect_says(text(), "target step p99=25ms: 99.4 % of 812 steps in time\n");
+  EXPECT_EQ(text().find("idle between"), std::string::npos);
+  client.target_state.store(static_cast<std::uint32_t>(shm::TargetState::kMissed));
+  client.alone_ns.store(26 * kMs);
+  expect_says(text(), "^ target cannot be kept: its steps take 26 ms alone\n");
+}
+
 TEST_F(Use, LinesFitATerminal) {
   for (int index = 0; index < shm::kSlots; ++index) {
     shm::Slot& client = add_target(index, "p99.9=1234.567ms");
@@ -290,6 +362,11 @@ TEST_F(Use, LinesFitATerminal) {
     client.gpu_ns.store(~std::uint64_t{0} / 2);
     for (shm::Word& ns : client.held_by_ns) ns.store(3'600'000 * kMs);
     client.target_state.store(static_cast<std::uint32_t>(shm::TargetState::kMissed));
+    client.steps.state.store(static_cast<std::uint32_t>(shm::StepState::kJobs));
+    for (auto& kind : client.steps.kinds) {
+      kind.name.store(7);
+      kind.p50_us.store(4'000'000'000);
+    }
   }
   for (const std::string& shown : {text(), top(80)}) {
     std::istringstream lines(shown);

@@ -66,6 +66,13 @@ class Gpu {
     return cuLaunchKernel(spin_, 1, 1, 1, 32, 1, 1, 0, stream_, arguments.data(), nullptr);
   }
   void wait() const { SLUICE_REQUIRE(cuStreamSynchronize(stream_)); }
+  [[nodiscard]] static CUevent make_event() {
+    CUevent event = nullptr;
+    SLUICE_REQUIRE(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    return event;
+  }
+  void record(CUevent event) const { SLUICE_REQUIRE(cuEventRecord(event, stream_)); }
+  static void wait(CUevent event) { SLUICE_REQUIRE(cuEventSynchronize(event)); }
   [[nodiscard]] const char* name() const { return name_.data(); }
   /// Real time divided by GPU time: 1 on a real GPU.
   [[nodiscard]] double time_scale() const { return time_scale_; }

@@ -30,6 +30,7 @@ struct Options {
   double announce_ms = 0;
   double seconds = 0;
   std::uint64_t jobs = 0;
+  std::size_t in_flight = 1;
 };
 
 std::sig_atomic_t volatile g_stop = 0;
@@ -61,6 +62,43 @@ double run_job(const Gpu& gpu, const Options& options) {
   return static_cast<double>(monotonic_ns() - begin) / 1e6 / gpu.time_scale();
 }
 
+void report(const Gpu& gpu, const char* what, std::uint64_t start_ns,
+            const std::vector<double>& took_ms) {
+  const double seconds = static_cast<double>(monotonic_ns() - start_ns) / 1e9 / gpu.time_scale();
+  std::printf("%zu %s in %.2f s: %.2f %s/s, p50 %.3f ms, p99 %.3f ms, on %s\n", took_ms.size(),
+              what, seconds, static_cast<double>(took_ms.size()) / seconds, what,
+              sluice::base::percentile(took_ms, 0.5), sluice::base::percentile(took_ms, 0.99),
+              gpu.name());
+}
+
+/// A server that is never idle: it gives the GPU the next step before it waits for one. What a step
+/// takes is the time between two returns of a wait.
+int run_steps(const Options& options) {
+  const Gpu gpu;
+  std::vector<CUevent> events(options.in_flight);
+  for (CUevent& event : events) event = Gpu::make_event();
+  std::vector<double> took_ms;
+  const std::uint64_t start = monotonic_ns();
+  const std::uint64_t end =
+      options.seconds > 0 ? start + to_real_ns(gpu, options.seconds * 1e3) : ~std::uint64_t{0};
+  std::uint64_t last = start;
+  for (std::size_t step = 0; g_stop == 0 && last < end; ++step) {
+    for (std::uint64_t i = 0; i < options.kernels; ++i) {
+      gpu.launch(static_cast<std::uint64_t>(options.kernel_us * 1e3));
+    }
+    gpu.record(events[step % events.size()]);
+    if (step + 1 < events.size()) continue;
+    Gpu::wait(events[(step + 1) % events.size()]);
+    const std::uint64_t now = monotonic_ns();
+    took_ms.push_back(static_cast<double>(now - last) / 1e6 / gpu.time_scale());
+    last = now;
+    if (took_ms.size() == options.jobs) break;
+  }
+  gpu.wait();
+  report(gpu, "steps", start, took_ms);
+  return sluice::base::kExitFine;
+}
+
 int run(const Options& options) {
   const Gpu gpu;
   std::mt19937_64 random(1);
@@ -78,11 +116,7 @@ int run(const Options& options) {
     due =
         options.period_ms > 0 ? due + to_real_ns(gpu, options.period_ms * factor) : monotonic_ns();
   }
-  const double seconds = static_cast<double>(monotonic_ns() - start) / 1e9 / gpu.time_scale();
-  std::printf("%zu jobs in %.2f s: %.2f jobs/s, p50 %.3f ms, p99 %.3f ms, on %s\n", took_ms.size(),
-              seconds, static_cast<double>(took_ms.size()) / seconds,
-              sluice::base::percentile(took_ms, 0.5), sluice::base::percentile(took_ms, 0.99),
-              gpu.name());
+  report(gpu, "jobs", start, took_ms);
   return sluice::base::kExitFine;
 }
 
@@ -97,11 +131,18 @@ void add_options(CLI::App& app, Options& options) {
                  "Announce each job this long before it begins");
   app.add_option("--seconds", options.seconds, "End after this time; 0: on Ctrl-C or SIGTERM");
   app.add_option("--jobs", options.jobs, "End after this number of jobs; 0: no limit");
+  app.add_option(
+         "--in-flight", options.in_flight,
+         "Steps that the GPU has been given at once; from 2 on it is never idle, and --jobs "
+         "counts steps")
+      ->check(CLI::Range(1, 64))
+      ->excludes("--period-ms", "--mark", "--announce-ms");
   app.footer(
       "All times are GPU time. On the simulated GPU they pass more slowly than real time.\n\n"
       "Examples:\n"
       "  sluice exec --gpu sim --priority 0 -- sluice-example-spin --kernels 400\n"
-      "  sluice exec --gpu sim --priority 1 -- sluice-example-spin --kernels 20 --period-ms 6");
+      "  sluice exec --gpu sim --priority 1 -- sluice-example-spin --kernels 20 --period-ms 6\n"
+      "  sluice exec --gpu sim --priority 1 -- sluice-example-spin --kernels 200 --in-flight 2");
 }
 
 }  // namespace
@@ -115,5 +156,7 @@ int main(int argc, char** argv) {
   options.mark = options.mark || options.announce_ms > 0;
   std::signal(SIGINT, [](int) { g_stop = 1; });
   std::signal(SIGTERM, [](int) { g_stop = 1; });
-  return sluice::base::run_program("sluice-example-spin", [&] { return run(options); });
+  return sluice::base::run_program("sluice-example-spin", [&] {
+    return options.in_flight > 1 ? run_steps(options) : run(options);
+  });
 }

@@ -30,6 +30,9 @@ std::string slice_note(const shm::ClientSnapshot& client);
 std::string turn_note(const shm::ClientSnapshot& client);
 /// When its jobs close the gates below; empty: at once, or as a target says.
 std::string close_note(const shm::ClientSnapshot& client);
+/// What the steps of a program that is never idle take, and when gates open in them; empty if it
+/// has none.
+std::string steps_note(const shm::ClientSnapshot& client);
 std::string_view close_state_name(shm::CloseState state);
 
 /// A line for each process that uses a GPU of the session without a slot, the largest first; the

@@ -76,6 +76,25 @@ Json slices_json(shm::SliceAnswer answer) {
   return {{"obeyed", obeyed}, {"job_us", answer.short_us}};
 }
 
+/// Null if it never had steps.
+Json steps_json(const shm::StepsSnapshot& steps) {
+  if (steps.ended == 0) return nullptr;
+  Json kinds = Json::array();
+  for (const auto& kind : steps.kinds) {
+    kinds.push_back({{"kind", kind.name},
+                     {"share", kind.share / 1000.0},
+                     {"p50_ns", kind.p50_ns},
+                     {"p99_ns", kind.p99_ns}});
+  }
+  return {{"state", shm::step_state_name(steps.state)},
+          {"steps", steps.ended},
+          {"windows", steps.windows},
+          {"window_ns", steps.window_ns == 0 ? Json() : Json(steps.window_ns)},
+          {"open_ns", steps.open_ns},
+          {"longer", steps.cost / 1000.0},
+          {"kinds", kinds}};
+}
+
 Json labels_json(const shm::Labels& labels) {
   Json json = Json::object();
   for (const auto& [key, value] : labels) json[key] = value;
@@ -114,6 +133,7 @@ Json client_json(const shm::ClientSnapshot& client) {
                    : client.waits_for_turn ? Json("waits")
                                            : Json()},
           {"closing", closing_json(client)},
+          {"steps", steps_json(client.steps)},
           {"gpu_share", client.gpu_share == 0 ? Json() : Json(client.gpu_share / 1000.0)},
           {"active", client.active},
           {"active_ns", client.active_ns},

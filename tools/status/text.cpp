@@ -145,6 +145,7 @@ std::string remarks(const shm::Snapshot& snapshot, const shm::ClientSnapshot& cl
   if (const std::string note = slice_note(client); !note.empty()) add(note);
   if (const std::string note = turn_note(client); !note.empty()) add(note);
   if (const std::string note = close_note(client); !note.empty()) add_parts(note);
+  if (const std::string note = steps_note(client); !note.empty()) add_parts(note);
   if (client.longest_launch_ns != 0) {
     add(fmt::format("longest launch without a wait inside: {:.1f} ms",
                     static_cast<double>(client.longest_launch_ns) / 1e6));
@@ -263,8 +264,6 @@ std::string_view close_state_name(shm::CloseState state) {
       return "later";
     case shm::CloseState::kStaysOpen:
       return "open";
-    case shm::CloseState::kBoundedByTarget:
-      return "target";
   }
   return "unknown";
 }
@@ -284,9 +283,7 @@ std::string close_note(const shm::ClientSnapshot& client) {
   if (close.state == shm::CloseState::kStaysOpen)
     return "gates stay open: closing them brings nothing" + cost;
   const bool learns = close.state == shm::CloseState::kLearning;
-  const bool bounded = close.state == shm::CloseState::kBoundedByTarget;
-  return fmt::format("{} gates {}{}{}", learns ? "tries to close" : "closes", when,
-                     bounded ? ", or before if the target needs it" : "", cost);
+  return fmt::format("{} gates {}{}", learns ? "tries to close" : "closes", when, cost);
 }
 
 std::string skipped_waits_note(const shm::ClientSnapshot& client) {

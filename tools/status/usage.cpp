@@ -39,19 +39,35 @@ std::string suffered_by(const shm::ClientSnapshot& client) {
   return list_of(waits);
 }
 
+bool is_of_steps(const shm::TargetSnapshot& target) { return target.text.starts_with("step "); }
+
+std::string step_target_warning(const shm::ClientSnapshot& client) {
+  const shm::TargetSnapshot& target = client.target;
+  if (client.steps.state == shm::StepState::kNone) {
+    return "target of steps: it has none, because it is idle between its jobs; set one of jobs, "
+           "as " +
+           target.text.substr(target.text.find(' ') + 1);
+  }
+  if (target.state != shm::TargetState::kMissed || target.alone_ns == 0) return {};
+  return fmt::format("target cannot be kept: its steps take {} alone",
+                     format_duration(target.alone_ns));
+}
+
 }  // namespace
 
 std::string target_note(const shm::ClientSnapshot& client) {
   const shm::TargetSnapshot& target = client.target;
   if (target.text == "none") return {};
+  const bool of_steps = is_of_steps(target);
   std::string text = "target " + target.text;
   if (target.limit_ns != 0 && target.text.ends_with('x')) {
     text += fmt::format(" ({})", format_duration(target.limit_ns));
   }
   if (target.jobs == 0) return text;
-  text += fmt::format(": {} of {} in time", percent_of(target.kept, target.jobs),
-                      counted(target.jobs, "job", "jobs"));
-  if (target.total_ns != 0) {
+  text += fmt::format(
+      ": {} of {} in time", percent_of(target.kept, target.jobs),
+      of_steps ? counted(target.jobs, "step", "steps") : counted(target.jobs, "job", "jobs"));
+  if (target.total_ns != 0 && !of_steps) {
     const double share = static_cast<double>(target.open_ns) / static_cast<double>(target.total_ns);
     text += fmt::format("; gates open for {:.0f} % of their time", std::min(share, 1.0) * 100);
   }
@@ -66,6 +82,7 @@ std::string target_warning(const shm::ClientSnapshot& client) {
   if (target.state == shm::TargetState::kLearning && client.priority == 0) {
     return "target: no effect at priority 0, because no program waits for its jobs";
   }
+  if (is_of_steps(target)) return step_target_warning(client);
   if (target.state == shm::TargetState::kLearning) {
     return "target: learning how long its jobs take alone; until then gates close at once";
   }

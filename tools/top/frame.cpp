@@ -140,6 +140,7 @@ Frame notes_of(const View& view, const Controls& controls, std::size_t columns) 
     std::vector<std::string> about = usage_notes(client);
     if (std::string note = target_note(client); !note.empty()) about.push_back(std::move(note));
     if (std::string note = close_note(client); !note.empty()) about.push_back(std::move(note));
+    if (std::string note = steps_note(client); !note.empty()) about.push_back(std::move(note));
     for (const std::string& note : about) notes.push_back({"  " + note, Style::kFaint});
   }
   for (const std::string& note : outside_notes(view.now, columns))

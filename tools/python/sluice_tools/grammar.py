@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from sluice_tools.errors import usage_error
 
 POLICY_FORMS = "none, gate, sync:N, event:N, device:N, device:Tus, device:Tus,ahead:Ams (N and T 1-1000000, A 1-1000)"
-TARGET_FORMS = "p99=50ms, p95=800us, p99.9=1.5s (p50 to p99.9), p99=1.2x (times alone), none"
+TARGET_FORMS = "p99=50ms, p95=800us, p99.9=1.5s (p50 to p99.9), p99=1.2x (times alone), step p99=25ms, none"
 MEMORY_FORMS = "20GiB, 1.5GiB, 80GB (1GiB to 16TiB; KiB, MiB, GiB, TiB, kB, MB, GB, TB), none"
 _POLICY = re.compile(r"(none|gate)|(sync|event|device):([0-9]+)|(device):([0-9]+)us(?:,ahead:([0-9]+)(us|ms))?")
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
-_TARGET = re.compile(rf"p{_NUMBER}={_NUMBER}(us|ms|s|x)")
+_TARGET = re.compile(rf"(step )?p{_NUMBER}={_NUMBER}(us|ms|s|x)")
 _UNIT = {"us": 1e3, "ms": 1e6, "s": 1e9, "x": 1e3}  # ns, and thousandths of the time alone
 _MEMORY = re.compile(r"([0-9]+)(?:\.([0-9]{1,3}))?([KMGT]iB|[kMGT]B)")
 _SIZES = {prefix: power for power, prefix in enumerate("kMGT", start=1)} | {"K": 1}
@@ -47,7 +47,7 @@ class Policy:
 class Target:
     """What is good enough at a percentile: a latency, or a multiple of the time alone."""
 
-    figure: str  # p50 to p99.9; empty: no target
+    figure: str  # p50 to p99.9 of jobs, or "step p99" of steps; empty: no target
     amount: int  # ns, or thousandths of the time alone
     relative: bool
 
@@ -92,14 +92,17 @@ def parse_target(text: str) -> Target | None:
     if text == "none":
         return Target("", 0, False)
     found = _TARGET.fullmatch(text)
-    if not found or any(len(number.replace(".", "")) > _MOST_DIGITS for number in found.groups()[:2]):
+    if not found:
         return None
-    tenths, relative = float(found[1]) * 10, found[3] == "x"
-    per_mille, amount = int(tenths + 0.5), int(float(found[2]) * _UNIT[found[3]] + 0.5)
+    step, percentile, limit, unit = found.groups()
+    if any(len(number.replace(".", "")) > _MOST_DIGITS for number in (percentile, limit)):
+        return None
+    tenths, relative = float(percentile) * 10, unit == "x"
+    per_mille, amount = int(tenths + 0.5), int(float(limit) * _UNIT[unit] + 0.5)
     least, most = (1000, _MOST_TIMES_ALONE) if relative else (1, _MOST_NS)
     if abs(tenths - per_mille) > 1e-6 or not (500 <= per_mille <= 999 and least <= amount <= most):
         return None
-    return Target(f"p{per_mille / 10:g}", amount, relative)
+    return Target(f"{step or ''}p{per_mille / 10:g}", amount, relative)
 
 
 def required_policy(text: str) -> Policy:

@@ -158,7 +158,7 @@ SLUICE_FAKE_ENTRY(cuEventQuery, CUevent event) {
 }
 SLUICE_FAKE_ENTRY(cuEventSynchronize, CUevent event) {
   if (!state().is_event(event) || event->stream == nullptr) return CUDA_SUCCESS;
-  state().wait(lock, *event->stream);
+  state().wait(lock, *event->stream, event->mark);
   return CUDA_SUCCESS;
 }
 SLUICE_FAKE_ENTRY(cuEventElapsedTime, float* ms, CUevent before, CUevent after) {

@@ -231,8 +231,8 @@ CUresult State::instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long
   return CUDA_SUCCESS;
 }
 
-void State::wait(std::unique_lock<std::mutex>& lock, const CUstream_st& stream) {
-  const std::uint64_t until = stream.submitted;
+void State::wait(std::unique_lock<std::mutex>& lock, const CUstream_st& stream,
+                 std::uint64_t until) {
   changed.wait(lock, [&] { return stream.done >= until; });
 }
 

@@ -137,7 +137,10 @@ struct State {
   CUgraphNode add_node(CUgraph graph, char kind, std::vector<CUgraphNode> dependencies);
   CUresult instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags);
   CUresult update(CUgraph from, CUgraph to);
-  void wait(std::unique_lock<std::mutex>& lock, const CUstream_st& stream);
+  void wait(std::unique_lock<std::mutex>& lock, const CUstream_st& stream) {
+    wait(lock, stream, stream.submitted);
+  }
+  void wait(std::unique_lock<std::mutex>& lock, const CUstream_st& stream, std::uint64_t until);
   void stand(std::unique_lock<std::mutex>& lock, const std::optional<Id>& at, Id id);
 };
 

@@ -72,6 +72,19 @@ def gate_waits(client: Client) -> Spans:
     )
 
 
+def _told_of_steps(label: str, one: Traced) -> str:
+    """Of a program that is never idle: what its steps took, by kind, the most frequent kinds first."""
+    steps = one.steps()
+    took = (steps["end_ns"] - steps["begin_ns"]) / one.time_scale / 1e6
+    kinds = took.groupby(steps["kind"]).agg(["size", "median", lambda times: times.quantile(0.99)])
+    kinds = kinds.sort_values("size", ascending=False)
+    parts = [
+        f"{count / len(steps):.0%} take {median:.3g} ms (p99 {p99:.3g} ms)"
+        for count, median, p99 in kinds.head(4).itertuples(index=False)
+    ]
+    return f"{label} was not idle between its {len(steps)} steps: {', '.join(parts)}."
+
+
 def read(folder: Path, models: list, notes: list) -> list:
     """The clients of a run; none where it was not traced. Says in `notes` what a trace lacks."""
     if not (folder / "trace").is_dir() and not any(folder.glob("*.sltrace")):
@@ -86,6 +99,8 @@ def read(folder: Path, models: list, notes: list) -> list:
         model = next((m for m in models if m.pid == one.pid), None)
         label = model.log if model else one.label
         clients.append(_client(one, label, model))
+        if len(one.steps()):
+            notes.append(_told_of_steps(label, one))
         if one.lost:
             notes.append(f"The trace of {label} lacks {one.lost} records, because there was no room for them.")
         if not clients[-1].has_execs:

@@ -242,11 +242,37 @@ class Client:
         )
         return frame.sort_values("begin_ns", kind="stable", ignore_index=True)
 
+    def steps(self) -> pd.DataFrame:
+        """Of a program that is never idle: begin_ns, end_ns, kind (steps of one kind did the same
+        work; from 1)."""
+        records = self._overview.few(fmt.STEP)
+        return pd.DataFrame({name: records[name] for name in ("begin_ns", "end_ns")} | {"kind": records["a"]})
+
+    def _closed(self) -> pd.DataFrame:
+        """_closings() without the windows in which the gates were open."""
+        jobs, windows = self._closings(), self._overview.few(fmt.WINDOW)
+        windows = windows[np.isin(windows["correlation"], jobs["job"])]
+        if not len(windows):
+            return jobs
+        # The n-th closing of a job begins at the end of the window before it, and ends at the next one.
+        number = np.concatenate([jobs["job"].to_numpy(np.int64), windows["correlation"].astype(np.int64)])
+        begin = np.concatenate([jobs["begin_ns"].to_numpy(), windows["end_ns"]])
+        end = np.concatenate([jobs["end_ns"].to_numpy(), windows["begin_ns"]])
+        places = np.lexsort((begin, number))
+        finished = dict(zip(jobs["job"], jobs["finished"]))
+        return pd.DataFrame(
+            {
+                "begin_ns": begin[places],
+                "end_ns": end[np.lexsort((end, number))],
+                "finished": [finished[job] for job in number[places].tolist()],
+            }
+        )
+
     def gates(self) -> pd.DataFrame:
         """When this client's gate was closed: begin_ns, end_ns, holder_pid (who closed it). Made of
         the jobs of traced clients of higher priority on the same device; joined where they
         overlap."""
-        parts = [rival._closings().assign(holder_pid=rival.pid) for rival in self._rivals]
+        parts = [rival._closed().assign(holder_pid=rival.pid) for rival in self._rivals]
         parts = [part[(part["begin_ns"] < part["end_ns"]) | ~part["finished"]] for part in parts]
         parts = [part for part in parts if len(part)]
         if not parts or self.policy == "none":

@@ -41,7 +41,7 @@ class Overview:
     """What one look at a file tells: `counts` of kinds, holes before the last record (`unwritten`),
     the latest time (`last_ns`), and the records of which there are few."""
 
-    _FEW = (fmt.NAME_KIND, fmt.JOB_BEGIN, fmt.JOB_END, fmt.CLOCK)
+    _FEW = (fmt.NAME_KIND, fmt.JOB_BEGIN, fmt.JOB_END, fmt.CLOCK, fmt.STEP, fmt.WINDOW)
 
     def __init__(self, path: Path, header: fmt.Header):
         self.counts = np.zeros(max(fmt.KINDS) + 1, np.int64)

@@ -150,6 +150,8 @@ def client_slices(run: Run, client: Client, index: int, window: Window = ALL) ->
             ]
         ),
     )
+    if len(steps := tracks.within(client.steps())):
+        tracks.add((0, 1), "steps", steps, pd.Categorical([f"step of kind {kind}" for kind in steps["kind"]]))
     gates = tracks.within(client.gates())
     tracks.add((1,), "gate closed", gates, pd.Categorical([f"by {label(pid)}" for pid in gates["holder_pid"]]))
     for holds in map(tracks.within, client.iter_holds()):

@@ -1,0 +1,235 @@
+#include "intercept/jobs/step_law.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace sluice::intercept {
+namespace {
+
+constexpr double kKindsFade = 256;     ///< Steps after which a kind has faded.
+constexpr double kWindowsFade = 1024;  ///< Windows after which what one cost has faded.
+constexpr double kLevelFade = 8;
+/// A step that took so many times the usual counts as one that took so many: an accident of the
+/// host. What a window costs may be much more.
+constexpr double kClosedOutlier = 1.5;
+constexpr double kOutlier = 8;
+/// What is believed of windows before any was open: as much as so many of them show.
+constexpr double kPriorWindows = 4;
+constexpr double kPriorPrice = 1.3;
+/// Windows that cost nothing take four fifths of a step.
+constexpr double kLeastPrice = 1.0 / 16;
+/// Of a step: by so much a late step shortens the windows of a target.
+constexpr double kStride = 0.1;
+/// Steps without a window after which a target counts as missed.
+constexpr std::uint64_t kMissedSteps = 512;
+constexpr std::size_t kEnoughReferences = 32;
+
+double ns(std::uint64_t value) noexcept { return static_cast<double>(value); }
+
+template <std::size_t kSize>
+std::uint64_t percentile(const LastValues<std::uint64_t, kSize>& values,
+                         std::size_t per_mille) noexcept {
+  const std::size_t n = values.size();
+  if (n == 0) return 0;
+  const std::size_t place = (n * per_mille + 999) / 1000;
+  return at_place(values, std::clamp<std::size_t>(place, 1, std::max<std::size_t>(n, 2) - 1));
+}
+
+}  // namespace
+
+void StepLaw::set(shm::Target target) noexcept {
+  target_ = target;
+  alone_ns_ = 0;
+  target_window_ns_ = 0;
+  closed_steps_ = 0;
+}
+
+void StepLaw::neighbours(std::uint64_t id) noexcept {
+  if (std::exchange(neighbours_, id) == id) return;
+  open_sum_ns_ = cost_sum_ns_ = credit_ns_ = mean_cost_ = 0;
+  target_window_ns_ = 0;
+  closed_steps_ = 0;
+}
+
+const StepLaw::Entry* StepLaw::find(Kind kind) const noexcept {
+  const auto* const found =
+      std::find_if(entries_.begin(), entries_.end(),
+                   [kind](const Entry& entry) { return kind != 0 && entry.kind == kind; });
+  return found == entries_.end() ? nullptr : found;
+}
+
+StepLaw::Entry* StepLaw::find(Kind kind) noexcept {
+  return const_cast<Entry*>(std::as_const(*this).find(kind));
+}
+
+const StepLaw::Entry& StepLaw::most_frequent() const noexcept {
+  return *std::max_element(entries_.begin(), entries_.end(),
+                           [](const Entry& a, const Entry& b) { return a.weight < b.weight; });
+}
+
+StepLaw::Kind StepLaw::kind_of(std::uint64_t key, std::uint64_t launches) noexcept {
+  constexpr double kFew = 2;
+  Entry* oldest = &entries_.front();
+  Entry* found = nullptr;
+  for (Entry& entry : entries_) {
+    const bool same = entry.kind != 0 && entry.key == key &&
+                      std::abs(ns(launches) - entry.launches) <= entry.launches / 4 + kFew;
+    if (same && found == nullptr) found = &entry;
+    if (entry.used < oldest->used) oldest = &entry;
+  }
+  if (found == nullptr) {
+    found = oldest;
+    *found = {};
+    found->kind = ++kinds_;
+    found->key = key;
+    found->launches = ns(launches);
+  }
+  found->launches += (ns(launches) - found->launches) / 8;
+  found->used = ++uses_;
+  return found->kind;
+}
+
+bool StepLaw::is_usual(Kind kind) const noexcept {
+  const Entry* const entry = find(kind);
+  if (entry == nullptr || entry->closed.size() < kEnough) return false;
+  const Entry& usual = most_frequent();
+  return usual.closed.size() >= kEnough && entry->level_ns <= kLong * usual.level_ns;
+}
+
+void StepLaw::ended(Kind kind, std::uint64_t duration, std::uint64_t open) noexcept {
+  ++steps_;
+  last_kept_ = Kept::kUncounted;
+  const bool after_window = std::exchange(touched_, open != 0);
+  const bool touched = after_window || open != 0;
+  closed_steps_ = open != 0 ? 0 : closed_steps_ + 1;
+  for (Entry& entry : entries_) entry.weight -= entry.weight / kKindsFade;
+  Entry* const entry = find(kind);
+  if (entry == nullptr) return;
+  entry->weight += 1;
+  entry->all.add(duration);
+  if (!touched) learn_closed(*entry, duration);
+  if (!is_usual(kind)) return;
+  level_ns_ = entry->level_ns;
+  if (!touched) learn_alone(duration);
+  learn_cost(*entry, duration, open, touched);
+  follow_target(duration);
+}
+
+void StepLaw::learn_closed(Entry& entry, std::uint64_t duration) noexcept {
+  entry.closed.add(duration);
+  if (entry.closed.size() <= kEnough) {
+    entry.level_ns = ns(median_of(entry.closed));
+    return;
+  }
+  const double counted = std::min(ns(duration), kClosedOutlier * entry.level_ns);
+  entry.level_ns += (counted - entry.level_ns) / kLevelFade;
+}
+
+void StepLaw::learn_alone(std::uint64_t duration) noexcept {
+  references_.add(duration);
+  if (target_.any() && references_.size() >= kEnoughReferences) {
+    alone_ns_ = percentile(references_, target_.per_mille);
+  }
+}
+
+/// Compares the step with those of its kind of the same seconds that no window touched. What a
+/// window delays may show in the step after it.
+void StepLaw::learn_cost(const Entry& entry, std::uint64_t duration, std::uint64_t open,
+                         bool touched) noexcept {
+  const double most = kOutlier * entry.level_ns + ns(open);
+  const double cost = touched ? std::min(ns(duration), most) - entry.level_ns : 0;
+  mean_cost_ += (cost / entry.level_ns - mean_cost_) / kKindsFade;
+  if (open != 0) {
+    open_sum_ns_ += ns(open) - open_sum_ns_ / kWindowsFade;
+    cost_sum_ns_ -= cost_sum_ns_ / kWindowsFade;
+  }
+  cost_sum_ns_ += cost;
+  settle(entry, cost, open);
+}
+
+/// Windows are charged at their price. One that cost a multiple of it, beyond what noise is, is
+/// charged for that: the price follows too slowly where it has changed.
+void StepLaw::settle(const Entry& entry, double cost, std::uint64_t open) noexcept {
+  const double paid = kAllowed * entry.level_ns;
+  const double expected = price() * ns(open);
+  const bool surprises = cost > std::max(2 * expected, entry.level_ns / 4);
+  credit_ns_ = std::clamp(credit_ns_ + paid - (surprises ? cost : expected), -2 * entry.level_ns,
+                          4 * std::max(paid, price() * shortest_ns_));
+}
+
+/// What the steps are lengthened by, for each ns of a window.
+double StepLaw::price() const noexcept {
+  const double prior = kPriorWindows * shortest_ns_;
+  const double cost = cost_sum_ns_ + kPriorPrice * prior;
+  return std::max(cost / (open_sum_ns_ + prior), kLeastPrice);
+}
+
+/// Each late step shortens the windows by 99 parts and each other step lengthens them by one (for
+/// p99): so in the long run one step in a hundred is late, whatever the steps are like.
+void StepLaw::follow_target(std::uint64_t duration) noexcept {
+  const std::uint64_t limit = limit_ns();
+  if (limit == 0) return;
+  const bool late = duration > limit;
+  last_kept_ = late ? Kept::kLate : Kept::kInTime;
+  const double percentile = target_.per_mille / 1000.0;
+  target_window_ns_ += kStride * level_ns_ * ((late ? 0 : 1) - percentile);
+  target_window_ns_ = std::clamp(target_window_ns_, 0.0, ns(limit));
+}
+
+std::uint64_t StepLaw::limit_ns() const noexcept {
+  if (!target_.any()) return 0;
+  return target_.is_relative() ? alone_ns_ / 1000 * target_.limit : target_.limit;
+}
+
+/// The place of the references differs from period to period: every sixteenth step of a program may
+/// be of one kind.
+bool StepLaw::is_reference_next() const noexcept {
+  const std::uint64_t place = steps_ / kReferencePeriod * 7 % (kReferencePeriod - 1);
+  const std::uint64_t step = steps_ % kReferencePeriod;
+  return step == place || step == place + 1;
+}
+
+std::uint64_t StepLaw::window_ns() const noexcept {
+  if (is_reference_next()) return 0;
+  double wanted = target_window_ns_;
+  bool enough = limit_ns() != 0 && wanted >= shortest_ns_;
+  if (!target_.any()) {
+    wanted = std::max(kAllowed * level_ns_ / price(), shortest_ns_);
+    enough = credit_ns_ >= price() * wanted;
+  }
+  return enough ? static_cast<std::uint64_t>(wanted) : 0;
+}
+
+bool StepLaw::learning() const noexcept {
+  const bool known = most_frequent().closed.size() >= kEnough;
+  return !known || (target_.any() && limit_ns() == 0);
+}
+
+bool StepLaw::missed() const noexcept {
+  return target_.any() && !learning() && closed_steps_ >= kMissedSteps;
+}
+
+std::uint32_t StepLaw::cost() const noexcept {
+  return static_cast<std::uint32_t>(std::clamp(mean_cost_ * 1000, 0.0, 1e6));
+}
+
+std::array<StepLaw::Shown, 4> StepLaw::shown() const noexcept {
+  std::array<const Entry*, kKinds> order{};
+  double sum = 0;
+  for (std::size_t i = 0; i < kKinds; ++i) {
+    order[i] = &entries_[i];
+    sum += entries_[i].weight;
+  }
+  std::sort(order.begin(), order.end(),
+            [](const Entry* a, const Entry* b) { return a->weight > b->weight; });
+  std::array<Shown, 4> shown{};
+  for (std::size_t i = 0; i < shown.size() && order[i]->all.size() != 0; ++i) {
+    const Entry& entry = *order[i];
+    shown[i] = {entry.kind, static_cast<std::uint32_t>(entry.weight / sum * 1000),
+                median_of(entry.all), percentile(entry.all, 990)};
+  }
+  return shown;
+}
+
+}  // namespace sluice::intercept

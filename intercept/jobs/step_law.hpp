@@ -1,0 +1,120 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "intercept/jobs/last_values.hpp"
+#include "shm/target.hpp"
+
+namespace sluice::intercept {
+
+/// Decides when, and for how long, the gates below open while a program that is never idle runs its
+/// steps. docs/reference/steps.md has the rule and its reasons. Reads no clock, allocates nothing,
+/// and its memory is bounded. Not thread-safe.
+class StepLaw {
+ public:
+  static constexpr std::size_t kKinds = 8;
+  /// Steps with closed gates that must be known of a kind before a window may open in one.
+  static constexpr std::size_t kEnough = 16;
+  static constexpr std::size_t kKept = 128;                      ///< Durations of a kind.
+  static constexpr std::uint64_t kShortestWindowNs = 1'000'000;  ///< Of GPU time.
+  /// A kind is long if its median is so many times that of the most frequent kind.
+  static constexpr double kLong = 2;
+  /// What windows may lengthen the steps by, without a target.
+  static constexpr double kAllowed = 0.05;
+  /// One step in so many, and the one before it, have no window: they show what a step takes alone.
+  static constexpr std::uint64_t kReferencePeriod = 16;
+
+  /// A kind of steps. It is unknown again after the kind has been forgotten; 0: unknown.
+  using Kind = std::uint64_t;
+
+  /// `time_scale`: real time divided by GPU time.
+  explicit StepLaw(double time_scale = 1) noexcept
+      : shortest_ns_(static_cast<double>(kShortestWindowNs) * time_scale) {}
+
+  /// Replaces the target, which is of steps or none.
+  void set(shm::Target target) noexcept;
+  /// Names those whom windows let run. Others cost something else.
+  void neighbours(std::uint64_t id) noexcept;
+
+  /// The kind of a step: `key` names the graph or the first kernel, and the launches are as many as
+  /// those of the kind, to a quarter. Makes a new kind if none fits, in place of the least recently
+  /// used one.
+  Kind kind_of(std::uint64_t key, std::uint64_t launches) noexcept;
+  /// A step ended. `open_ns`: for how long the gates were open since the step before it ended.
+  void ended(Kind kind, std::uint64_t duration_ns, std::uint64_t open_ns) noexcept;
+  /// For how long the gates may open now; 0: they stay closed. Not if a step that the program has
+  /// given and that has not ended is not usual.
+  [[nodiscard]] std::uint64_t window_ns() const noexcept;
+  /// Whether steps of this kind may have a window: it is known, and not long.
+  [[nodiscard]] bool is_usual(Kind kind) const noexcept;
+
+  struct Shown {
+    Kind kind = 0;
+    std::uint32_t share = 0;  ///< Of the last steps, in 1/1000.
+    std::uint64_t p50_ns = 0;
+    std::uint64_t p99_ns = 0;
+  };
+  /// The most frequent kinds, the first one first. `kind` is 0 if there are fewer.
+  [[nodiscard]] std::array<Shown, 4> shown() const noexcept;
+  /// What windows lengthen the steps by, in 1/1000.
+  [[nodiscard]] std::uint32_t cost() const noexcept;
+  /// Whether too little is known for a window.
+  [[nodiscard]] bool learning() const noexcept;
+
+  // Of the target.
+  [[nodiscard]] std::uint64_t limit_ns() const noexcept;  ///< 0 while unknown.
+  [[nodiscard]] std::uint64_t alone_ns() const noexcept { return alone_ns_; }
+  /// Whether the target has left no window for long.
+  [[nodiscard]] bool missed() const noexcept;
+  /// Whether the last step was in time. Steps that are not usual do not count.
+  enum class Kept : std::uint8_t { kUncounted, kLate, kInTime };
+  [[nodiscard]] Kept last_kept() const noexcept { return last_kept_; }
+
+ private:
+  struct Entry {
+    Kind kind = 0;
+    std::uint64_t key = 0;
+    double launches = 0;
+    std::uint64_t used = 0;
+    double weight = 0;                        ///< Steps, which fade.
+    LastValues<std::uint64_t, kKept> closed;  ///< Of steps that no window touched.
+    LastValues<std::uint64_t, kKept> all;
+    double level_ns = 0;  ///< What the last steps that no window touched took.
+  };
+  [[nodiscard]] Entry* find(Kind kind) noexcept;
+  [[nodiscard]] const Entry* find(Kind kind) const noexcept;
+  [[nodiscard]] const Entry& most_frequent() const noexcept;
+  static void learn_closed(Entry& entry, std::uint64_t duration_ns) noexcept;
+  void learn_alone(std::uint64_t duration_ns) noexcept;
+  void learn_cost(const Entry& entry, std::uint64_t duration_ns, std::uint64_t open_ns,
+                  bool touched) noexcept;
+  void follow_target(std::uint64_t duration_ns) noexcept;
+  void settle(const Entry& entry, double cost_ns, std::uint64_t open_ns) noexcept;
+  [[nodiscard]] double price() const noexcept;
+  [[nodiscard]] bool is_reference_next() const noexcept;
+
+  double shortest_ns_;  ///< A window. Real ns.
+  std::array<Entry, kKinds> entries_{};
+  std::uint64_t kinds_ = 0;
+  std::uint64_t uses_ = 0;
+  std::uint64_t steps_ = 0;
+  std::uint64_t closed_steps_ = 0;  ///< Since the last window.
+  bool touched_ = true;             ///< A window was open in the last step.
+  double level_ns_ = 0;             ///< Of the last usual step.
+
+  // What windows cost. Sums over the last windows, which fade.
+  std::uint64_t neighbours_ = 0;
+  double open_sum_ns_ = 0;
+  double cost_sum_ns_ = 0;
+  double credit_ns_ = 0;  ///< What steps have paid and windows have not cost yet.
+  double mean_cost_ = 0;  ///< Of a step, as a part of its time.
+
+  shm::Target target_;
+  LastValues<std::uint64_t, 2 * kKept> references_;  ///< Of usual steps that no window touched.
+  std::uint64_t alone_ns_ = 0;
+  double target_window_ns_ = 0;
+  Kept last_kept_ = Kept::kUncounted;
+};
+
+}  // namespace sluice::intercept

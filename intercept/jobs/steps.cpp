@@ -1,0 +1,183 @@
+#include "intercept/jobs/steps.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "intercept/driver/process.hpp"
+#include "intercept/jobs/before_job.hpp"
+
+namespace sluice::intercept {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+/// So many jobs without steps, and status says that the program has none.
+constexpr std::uint64_t kJobsWithout = 16;
+constexpr std::uint64_t kStepsPerShow = 16;
+
+std::uint64_t since(std::uint64_t now, std::uint64_t begin) noexcept {
+  return now - std::min(now, begin);
+}
+
+std::uint32_t us(std::uint64_t ns) noexcept {
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(ns / 1000, ~std::uint32_t{0}));
+}
+
+}  // namespace
+
+Steps::Steps(ClientSlot& client, bool windows) noexcept
+    : client_(client), law_(new (std::nothrow) StepLaw(client.time_scale())), windows_(windows) {}
+
+void Steps::set(shm::Target target) noexcept {
+  target_ = target;
+  if (law_ == nullptr) return;
+  law_->set(target.of_steps ? target : shm::Target{});
+  show();
+  if (target.of_steps && client_.priority() != 0) show_target();
+}
+
+void Steps::job_begins(std::uint64_t now, std::uint64_t launches) noexcept {
+  began_ns_ = now;
+  ends_ = 0;
+  has_steps_ = false;
+  periods_.clear();
+  last_end_ns_ = last_ended_ = 0;
+  first_ns_ = first_kind_ = 0;
+  open_ns_ = 0;
+  launches_ = launches;
+}
+
+void Steps::job_ended(std::uint64_t now) noexcept {
+  if (open_since_ns_ != 0) window_closed(now);
+  if (has_steps_) {
+    jobs_ = 0;
+  } else if (++jobs_ == kJobsWithout) {
+    show();
+  }
+}
+
+void Steps::given(std::uint64_t kind, std::uint64_t now) noexcept {
+  if (first_ns_ == 0) first_ns_ = now;
+  if (first_kind_ == 0) first_kind_ = kind;
+}
+
+/// A wait that has found its work done ends a step only if no other wait for work of that time has:
+/// programs ask for old events before they use a buffer again.
+bool Steps::ends_step(const Waits::Wait& wait, std::uint64_t now) const noexcept {
+  const bool blocked = since(now, wait.since_ns) >= kDoneNs;
+  return law_ != nullptr && wait.given != 0 && first_ns_ + ends_ != 0 &&
+         (blocked || wait.given > last_ended_) && since(now, last_end_ns_) >= kShortestNs;
+}
+
+Steps::Period Steps::end_period(std::uint64_t now, std::uint64_t launches) noexcept {
+  // A graph that was launched names the step better than the first kernel.
+  const auto graph = reinterpret_cast<std::uintptr_t>(g_process.last_graph.exchange(nullptr));
+  const std::uint64_t made = since(launches, std::exchange(launches_, launches));
+  Period period{g_process.event_marks.end_period(), std::exchange(first_ns_, 0), 0};
+  period.kind = law_->kind_of(graph != 0 ? graph : first_kind_, made);
+  if (period.first_ns == 0) period.first_ns = now;
+  first_kind_ = 0;
+  return period;
+}
+
+Steps::End Steps::wait_returned(const Waits::Wait& wait, std::uint64_t now,
+                                std::uint64_t launches) noexcept {
+  End end;
+  if (!ends_step(wait, now)) return end;
+  periods_.add(end_period(now, launches));
+  // The step was given in the oldest known period that had not ended when the event was recorded.
+  Period ended;
+  for (const Period& each : periods_) {
+    const bool nearer = ended.number == 0 || each.number < ended.number;
+    if (each.number >= wait.given && nearer) ended = each;
+  }
+  end.ended = true;
+  end.kind = ended.kind;
+  end.began_ns = std::min(now, std::max(std::exchange(last_end_ns_, now), ended.first_ns));
+  last_ended_ = std::max(last_ended_, ended.number);
+  if (open_since_ns_ != 0) open_ns_ += since(now, std::exchange(open_since_ns_, now));
+  end.open_ns = std::exchange(open_ns_, 0);
+  const bool had_steps = has_steps_;
+  has_steps_ = ++ends_ >= kFirst && since(now, began_ns_) >= kFirstNs;
+  end.first = has_steps_ && !had_steps;
+  end.counted = has_steps_ && had_steps;
+  if (!end.counted) return end;
+  law_->ended(ended.kind, since(now, end.began_ns), end.open_ns);
+  end.window_ns = window(ended, now);
+  client_.slot().steps.ended.fetch_add(1, kRelaxed);
+  if (target_.of_steps) show_target();
+  if (ends_ % kStepsPerShow == 0) show();
+  return end;
+}
+
+/// Whether the steps that were given after a period are all usual. It is not known where they begin
+/// in the period that has just begun.
+bool Steps::all_usual(std::uint64_t after) const noexcept {
+  return std::all_of(periods_.begin(), periods_.end(), [&](const Period& each) {
+    return each.number <= after || law_->is_usual(each.kind);
+  });
+}
+
+std::uint64_t Steps::window(const Period& ended, std::uint64_t now) noexcept {
+  const std::uint64_t below = windows_ ? lower_clients(client_, now).id : 0;
+  anybody_below_ = below != 0;
+  if (below != 0) law_->neighbours(below);
+  const bool of_jobs = target_.any() && !target_.of_steps;
+  if (below == 0 || of_jobs || open_since_ns_ != 0) return 0;
+  const bool queued = periods_.begin() != periods_.end() &&
+                      std::any_of(periods_.begin(), periods_.end(),
+                                  [&](const Period& each) { return each.number > ended.number; });
+  if (!all_usual(ended.number) || (!queued && !law_->is_usual(ended.kind))) return 0;
+  const std::uint64_t window_ns = law_->window_ns();
+  if (window_ns != 0) window_ns_ = window_ns;
+  return window_ns;
+}
+
+void Steps::window_closed(std::uint64_t now) noexcept {
+  const std::uint64_t opened = std::exchange(open_since_ns_, 0);
+  open_ns_ += since(now, opened);
+}
+
+void Steps::show() noexcept {
+  using shm::StepState;
+  shm::StepTimes& steps = client_.slot().steps;
+  StepState state = StepState::kWindows;
+  if (jobs_ >= kJobsWithout || steps.ended.load(kRelaxed) == 0) {
+    state = StepState::kNone;
+  } else if (target_.any() && !target_.of_steps) {
+    state = StepState::kJobs;
+  } else if (law_->learning()) {
+    state = StepState::kLearning;
+  } else if (!anybody_below_) {
+    state = StepState::kNoWindow;
+  } else if (law_->missed()) {
+    state = StepState::kMissed;
+  }
+  steps.state.store(static_cast<std::uint32_t>(state), kRelaxed);
+  steps.window_us.store(us(window_ns_), kRelaxed);
+  steps.cost.store(law_->cost(), kRelaxed);
+  const auto shown = law_->shown();
+  for (std::size_t i = 0; i < shown.size(); ++i) {
+    shm::StepTimes::Kind& kind = steps.kinds[i];
+    kind.name.store(static_cast<std::uint32_t>(shown[i].kind), kRelaxed);
+    kind.share.store(shown[i].share, kRelaxed);
+    kind.p50_us.store(us(shown[i].p50_ns), kRelaxed);
+    kind.p99_us.store(us(shown[i].p99_ns), kRelaxed);
+  }
+}
+
+void Steps::show_target() noexcept {
+  using shm::TargetState;
+  shm::Slot& slot = client_.slot();
+  const TargetState state = law_->learning() ? TargetState::kLearning
+                            : law_->missed() ? TargetState::kMissed
+                                             : TargetState::kKept;
+  slot.target_state.store(static_cast<std::uint32_t>(state), kRelaxed);
+  slot.target_ns.store(law_->limit_ns(), kRelaxed);
+  slot.alone_ns.store(law_->alone_ns(), kRelaxed);
+  if (law_->last_kept() == StepLaw::Kept::kUncounted) return;
+  slot.target_jobs.fetch_add(1, kRelaxed);
+  if (law_->last_kept() == StepLaw::Kept::kInTime) slot.target_kept.fetch_add(1, kRelaxed);
+}
+
+}  // namespace sluice::intercept

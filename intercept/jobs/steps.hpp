@@ -1,0 +1,90 @@
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "intercept/jobs/last_values.hpp"
+#include "intercept/jobs/step_law.hpp"
+#include "intercept/jobs/waits.hpp"
+#include "intercept/slot/client_slot.hpp"
+
+namespace sluice::intercept {
+
+/// The steps of one client (docs/reference/steps.md): finds them in the waits of a job that has no
+/// end, and says when the gates below open for a window. Serialised by the caller.
+class Steps {
+ public:
+  /// A job has steps when so many waits have ended one in it, and it is so old.
+  static constexpr std::uint64_t kFirst = 16;
+  static constexpr std::uint64_t kFirstNs = 100'000'000;
+  /// A wait that returns so soon has found its work done.
+  static constexpr std::uint64_t kDoneNs = 20'000;
+  static constexpr std::uint64_t kShortestNs = 200'000;
+
+  /// `windows`: whether gates may open in steps. If there is no memory for the law, there are no
+  /// steps.
+  Steps(ClientSlot& client, bool windows) noexcept;
+
+  /// The target in force, of steps or of jobs.
+  void set(shm::Target target) noexcept;
+
+  void job_begins(std::uint64_t now_ns, std::uint64_t launches) noexcept;
+  /// `now_ns`: a window that is open ends with the job.
+  void job_ended(std::uint64_t now_ns) noexcept;
+  /// Work is given. `kind`: names it; 0: a copy.
+  void given(std::uint64_t kind, std::uint64_t now_ns) noexcept;
+
+  struct End {
+    bool ended = false;           ///< The wait has ended a step.
+    bool first = false;           ///< From now on the job has steps.
+    bool counted = false;         ///< The job had steps before.
+    std::uint64_t window_ns = 0;  ///< For how long the gates may open now; 0: they stay closed.
+    std::uint64_t kind = 0;
+    std::uint64_t began_ns = 0;
+    std::uint64_t open_ns = 0;  ///< Of windows, since the step before it ended.
+  };
+  /// A wait of the program has returned. `launches`: of the client.
+  End wait_returned(const Waits::Wait& wait, std::uint64_t now_ns, std::uint64_t launches) noexcept;
+  void window_opened(std::uint64_t now_ns) noexcept { open_since_ns_ = now_ns; }
+  void window_closed(std::uint64_t now_ns) noexcept;
+
+ private:
+  /// What was given from one end of a step to the next.
+  struct Period {
+    std::uint64_t number = 0;  ///< Of EventMarks.
+    std::uint64_t first_ns = 0;
+    StepLaw::Kind kind = 0;
+  };
+  Period end_period(std::uint64_t now_ns, std::uint64_t launches) noexcept;
+  [[nodiscard]] bool ends_step(const Waits::Wait& wait, std::uint64_t now_ns) const noexcept;
+  [[nodiscard]] bool all_usual(std::uint64_t after) const noexcept;
+  std::uint64_t window(const Period& ended, std::uint64_t now_ns) noexcept;
+  void show() noexcept;
+  void show_target() noexcept;
+
+  ClientSlot& client_;
+  std::unique_ptr<StepLaw> law_;
+  bool windows_;
+  shm::Target target_;
+
+  // The job that is open.
+  std::uint64_t began_ns_ = 0;
+  std::uint64_t ends_ = 0;  ///< Of steps.
+  bool has_steps_ = false;
+  std::uint64_t last_end_ns_ = 0;
+  std::uint64_t last_ended_ = 0;  ///< The period of the last step that ended.
+  LastValues<Period, 8> periods_;
+  // Of the period.
+  std::uint64_t first_ns_ = 0;
+  std::uint64_t first_kind_ = 0;
+  std::uint64_t launches_ = 0;  ///< At its begin.
+
+  std::uint64_t open_since_ns_ = 0;  ///< A window is open; 0: none.
+  std::uint64_t open_ns_ = 0;        ///< Windows since the last end of a step.
+  std::uint64_t window_ns_ = 0;      ///< The last one that was given.
+  bool anybody_below_ = false;
+  std::uint64_t jobs_ = 0;  ///< Without steps, since the last one that had some.
+};
+
+}  // namespace sluice::intercept

@@ -1,0 +1,54 @@
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+namespace sluice::intercept {
+
+/// How long the open job has waited in calls that wait for the GPU. Of waits of several threads at
+/// once, their union counts, as far as it can be told without knowing who is inside: a thread that
+/// is cancelled never returns. Reads no clock. begins() may run at any time; the rest is serialised
+/// by the caller.
+class Waits {
+ public:
+  struct Wait {
+    std::uint64_t since_ns = 0;    ///< 0: nobody wants to know.
+    std::uint64_t counted_ns = 0;  ///< Waits of the open job until then.
+    std::uint64_t given = 0;       ///< The period of the work that is waited for; 0: no step.
+  };
+
+  [[nodiscard]] Wait begins(std::uint64_t now_ns, std::uint64_t given) const noexcept {
+    return {now_ns, waited_ns_.load(std::memory_order_relaxed), given};
+  }
+  /// A wait that began before the job counts from its begin. What had been counted when the wait
+  /// began came before it.
+  void returned(const Wait& wait, std::uint64_t now_ns, std::uint64_t job_began_ns) noexcept {
+    const bool within = wait.since_ns >= job_began_ns;
+    const auto from = [now_ns](std::uint64_t begin) { return now_ns - std::min(now_ns, begin); };
+    const std::uint64_t waited = waited_ns_.load(std::memory_order_relaxed);
+    waited_ns_.store(
+        std::max((within ? wait.counted_ns : 0) + from(std::max(wait.since_ns, job_began_ns)),
+                 waited + from(std::max({wait.since_ns, job_began_ns, until_ns_}))));
+    until_ns_ = std::max(until_ns_, now_ns);
+  }
+
+  void job_begins() noexcept { waited_ns_.store(0); }
+  /// The job took `took_ns`. Returns its part in waits.
+  std::uint64_t job_ended(std::uint64_t took_ns) noexcept {
+    const std::uint64_t waited = std::min(took_ns, waited_ns_.load());
+    all_ns_.fetch_add(waited, std::memory_order_relaxed);
+    all_host_ns_.fetch_add(took_ns - waited, std::memory_order_relaxed);
+    return waited;
+  }
+  /// The time of all jobs that ended: in waits, and the rest.
+  [[nodiscard]] std::uint64_t all_ns() const noexcept { return all_ns_.load(); }
+  [[nodiscard]] std::uint64_t all_host_ns() const noexcept { return all_host_ns_.load(); }
+
+ private:
+  std::atomic<std::uint64_t> waited_ns_{0};  ///< Of the open job.
+  std::uint64_t until_ns_ = 0;               ///< When the last wait returned.
+  std::atomic<std::uint64_t> all_ns_{0};
+  std::atomic<std::uint64_t> all_host_ns_{0};
+};
+
+}  // namespace sluice::intercept

@@ -1,0 +1,54 @@
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+/// The steps of one client that is never idle (docs/reference/steps.md), for status output only.
+/// The client's process writes, and any process may read at any time. Part of the board's layout.
+namespace sluice::shm {
+
+/// What the gates below do while the client's steps run.
+enum class StepState : std::uint32_t {
+  kNone,      ///< The client has no steps: it is idle between its jobs.
+  kLearning,  ///< Too few steps are known. The gates stay closed.
+  kWindows,   ///< The gates open for a window now and then.
+  kNoWindow,  ///< The gates stay closed: nobody is below, or windows are switched off.
+  kJobs,      ///< The gates do what the target of jobs says, and the client has no end of a job.
+  kMissed,    ///< The gates stay closed: the target of steps leaves nothing.
+};
+
+struct StepTimes {
+  using Word = std::atomic<std::uint64_t>;
+  using HalfWord = std::atomic<std::uint32_t>;
+
+  static constexpr std::size_t kShown = 4;  ///< Kinds of steps, the most frequent first.
+
+  struct Kind {
+    HalfWord name;   ///< Tells one kind of steps of this client from the others; 0: no kind.
+    HalfWord share;  ///< Of the last steps, in 1/1000.
+    HalfWord p50_us;
+    HalfWord p99_us;
+  };
+
+  Word ended;          ///< Steps that have ended since the client attached.
+  Word open_ns;        ///< Total time of windows.
+  HalfWord state;      ///< StepState
+  HalfWord window_us;  ///< How long the gates open at a time.
+  HalfWord windows;    ///< How often they have opened.
+  HalfWord cost;       ///< What windows lengthen the steps by, in 1/1000: an estimate.
+  std::array<Kind, kShown> kinds;
+
+  /// For the controller, while no process has the slot.
+  void clear() noexcept {
+    ended.store(0);
+    open_ns.store(0);
+    for (HalfWord* word : {&state, &window_us, &windows, &cost}) word->store(0);
+    for (Kind& kind : kinds) {
+      for (HalfWord* word : {&kind.name, &kind.share, &kind.p50_us, &kind.p99_us}) word->store(0);
+    }
+  }
+};
+static_assert(sizeof(StepTimes) == 96);
+
+}  // namespace sluice::shm

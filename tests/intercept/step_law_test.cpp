@@ -1,0 +1,358 @@
+// The law of windows in the steps of a program that is never idle, in virtual time: against
+// programs whose period, noise, drift and neighbours are known.
+#include "intercept/jobs/step_law.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace sluice::intercept::test {
+namespace {
+
+constexpr double kMs = 1e6;
+
+/// A program and what windows cost it. Times are ms.
+struct Program {
+  double step = 20;
+  double noise = 0.02;    ///< Sigma of the logarithm.
+  double price = 1;       ///< What a step is lengthened by, for each ms of a window.
+  double overrun = 0.3;   ///< And for each window: the kernel that still runs, two switches.
+  double spill = 0;       ///< Part of the cost that shows in the step after it.
+  double drift = 0;       ///< Amplitude of the change of `step` over 4,000 steps.
+  int prefill_every = 0;  ///< 0: never.
+  double prefill = 120;
+};
+
+struct Sum {
+  int steps = 0;
+  int windows = 0;
+  int windows_in_prefill = 0;
+  double alone = 0;  ///< What the same steps take without windows.
+  double took = 0;
+  double open = 0;
+  double longest = 0;
+  int late = 0;  ///< Of usual steps, beyond `limit` of the run.
+  int usual = 0;
+  [[nodiscard]] double longer() const { return took / alone - 1; }
+};
+
+class Together {
+ public:
+  explicit Together(std::uint64_t seed = 1) : random_(seed) { law.neighbours(7); }
+
+  /// `limit`: ms, for the count of late steps.
+  Sum run(const Program& program, int steps, double limit = 1e9) {
+    Sum sum;
+    for (int i = 0; i < steps; ++i) {
+      ++number_;
+      const bool prefill = program.prefill_every != 0 && number_ % program.prefill_every == 0;
+      const double pace = 1 + program.drift * std::sin(double(number_) / 4000 * 2 * 3.14159);
+      const double alone = (prefill ? program.prefill : program.step) * pace *
+                           std::exp(program.noise * normal_(random_));
+      const auto kind = law.kind_of(prefill ? 2 : 1, prefill ? 900 : 30);
+      const double window =
+          law.is_usual(kind) && !law.learning() ? double(law.window_ns()) / kMs : 0;
+      const double open = window == 0 ? 0 : window + 0.1;  // the thread is late
+      const double cost = open == 0 ? 0 : open * program.price + 2 * program.overrun * uniform();
+      const double took = alone + cost * (1 - program.spill) + std::exchange(spilled_, 0);
+      spilled_ = cost * program.spill;
+      law.ended(kind, std::uint64_t(took * kMs), std::uint64_t(open * kMs));
+      ++sum.steps;
+      sum.alone += alone;
+      sum.took += took;
+      sum.open += open;
+      sum.windows += open != 0 ? 1 : 0;
+      sum.windows_in_prefill += open != 0 && prefill ? 1 : 0;
+      sum.longest = std::max(sum.longest, open);
+      if (prefill) continue;
+      ++sum.usual;
+      sum.late += took > limit ? 1 : 0;
+    }
+    return sum;
+  }
+
+  StepLaw law;
+
+ private:
+  double uniform() { return uniform_(random_); }
+  std::mt19937_64 random_;
+  std::uniform_real_distribution<double> uniform_{0, 1};
+  std::normal_distribution<double> normal_;
+  std::uint64_t number_ = 0;
+  double spilled_ = 0;
+};
+
+/// What the 5 % would pay for, if somebody knew the price.
+double best_open(const Program& program, const Sum& sum) {
+  const double window = std::max(1.0, 0.05 * program.step);
+  const double cost = window * program.price + program.overrun;
+  return std::min(0.05 * sum.alone / cost * window, sum.alone);
+}
+
+shm::Target target(const char* text) { return *shm::parse_target(text); }
+
+// Prevents: best effort gets nothing next to a server that is never idle, or everything.
+TEST(StepLaw, WindowsCostWhatTheStepsPay) {
+  for (const double step : {0.8, 2.0, 5.0, 12.0, 20.0, 45.0, 150.0}) {
+    for (const double noise : {0.01, 0.05, 0.1}) {
+      for (const double spill : {0.0, 0.5}) {
+        const Program program{.step = step, .noise = noise, .spill = spill};
+        Together run;
+        run.run(program, 2000);
+        const Sum sum = run.run(program, 20'000);
+        SCOPED_TRACE(testing::Message() << step << " ms, noise " << noise << ", spill " << spill);
+        EXPECT_LE(sum.longer(), 0.055);
+        EXPECT_GE(sum.open, 0.6 * best_open(program, sum));
+        EXPECT_NEAR(run.law.cost() / 1000.0, sum.longer(), 0.01 + noise / 3);
+      }
+    }
+  }
+}
+
+TEST(StepLaw, AWindowIsWorthItsSwitches) {
+  const Program fast{.step = 5};
+  Together run;
+  run.run(fast, 2000);
+  const Sum sum = run.run(fast, 10'000);
+  EXPECT_NEAR(double(sum.windows) / sum.steps, 1.0 / 5.5, 0.05) << "of 1 ms and 0.4 ms on top";
+  EXPECT_LE(sum.longest, 1.11);
+}
+
+// Prevents: kernels of 20 ms, of which one still runs when the gates close, cost the server a
+/// quarter of its time.
+TEST(StepLaw, DearWindowsAreRare) {
+  const Program program{.step = 20, .overrun = 20};
+  Together run;
+  EXPECT_LE(run.run(program, 1000).longer(), 0.09) << "from the start on";
+  const Sum sum = run.run(program, 20'000);
+  EXPECT_LE(sum.longer(), 0.055);
+  EXPECT_GT(sum.windows, 100);
+}
+
+TEST(StepLaw, CheapWindowsAreLong) {
+  const Program program{.step = 20, .noise = 0.01, .price = 0.2, .overrun = 0.05};
+  Together run;
+  run.run(program, 5000);
+  const Sum sum = run.run(program, 20'000);
+  EXPECT_LE(sum.longer(), 0.055);
+  EXPECT_GE(sum.open, 0.14 * sum.alone);
+}
+
+// Prevents: windows that cost nothing have no bound.
+TEST(StepLaw, AFreeWindowLeavesAPartOfTheStep) {
+  const Program program{.step = 20, .noise = 0, .price = 0, .overrun = 0};
+  Together run;
+  run.run(program, 5000);
+  EXPECT_NEAR(run.run(program, 1000).longest, 20 * 0.8, 0.2);
+}
+
+// Prevents: what windows once cost is believed for ever.
+TEST(StepLaw, APriceThatChangesIsFollowed) {
+  const Program mild{.step = 20};
+  const Program harsh{.step = 20, .overrun = 20};
+  Together run;
+  run.run(mild, 30'000);
+  EXPECT_LE(run.run(harsh, 10'000).longer(), 0.10);
+  EXPECT_LE(run.run(harsh, 10'000).longer(), 0.06);
+  run.run(mild, 40'000);
+  EXPECT_GT(run.run(mild, 2000).windows, 1200);
+}
+
+// Prevents: nothing is known of a new neighbour, and its first windows are long.
+TEST(StepLaw, TheFirstWindowsAreShort) {
+  Together run;
+  const Sum sum = run.run({.step = 20}, 100);
+  EXPECT_GT(sum.windows, 20);
+  EXPECT_LE(sum.longest, 1.2);
+}
+
+// Prevents: a program that loads another model has no usual steps any more.
+TEST(StepLaw, WhatIsUsualMayChange) {
+  StepLaw law;
+  law.neighbours(1);
+  const auto small = law.kind_of(1, 30);
+  const auto large = law.kind_of(2, 30);
+  for (int i = 0; i < 5000; ++i) law.ended(small, 10'000'000, 0);
+  for (int i = 0; i < 100; ++i) law.ended(large, 60'000'000, 0);
+  EXPECT_FALSE(law.is_usual(large));
+  for (int i = 0; i < 500; ++i) law.ended(large, 60'000'000, 0);
+  EXPECT_TRUE(law.is_usual(large));
+}
+
+// Prevents: a pause of the host that falls into a window closes the gates for minutes.
+TEST(StepLaw, AnAccidentIsNoPrice) {
+  const Program program{.step = 20};
+  Together run;
+  run.run(program, 2000);
+  const int before = run.run(program, 300).windows;
+  run.law.ended(run.law.kind_of(1, 30), 60'000'000'000, 1'000'000);
+  EXPECT_GT(run.run(program, 300).windows, before / 2);
+  for (int i = 0; i < 2; ++i) run.law.ended(run.law.kind_of(1, 30), 60'000'000'000, 0);
+  const Sum sum = run.run(program, 300);
+  EXPECT_LE(sum.longer(), 0.08) << "steps of a reference that took a minute are not long";
+}
+
+// Prevents: a burst of windows after a time in which none could open.
+TEST(StepLaw, CreditIsNotSavedUp) {
+  const Program fast{.step = 5};
+  Together run;
+  run.run(fast, 2000);
+  for (int i = 0; i < 2000; ++i) run.law.ended(run.law.kind_of(1, 30), 5'000'000, 0);
+  EXPECT_LE(run.run(fast, 100).windows, 30);
+}
+
+TEST(StepLaw, DriftIsNoEvidence) {
+  const Program program{.step = 20, .noise = 0.05, .drift = 0.3};
+  Together run;
+  run.run(program, 4000);
+  const Sum sum = run.run(program, 20'000);
+  EXPECT_LE(sum.longer(), 0.06);
+  EXPECT_GE(sum.open, 0.5 * best_open(program, sum));
+}
+
+TEST(StepLaw, ALongStepKeepsItsGatesClosed) {
+  const Program program{.step = 20, .prefill_every = 9};
+  Together run;
+  const Sum sum = run.run(program, 5000);
+  EXPECT_EQ(sum.windows_in_prefill, 0);
+  EXPECT_GT(sum.windows, 2000);
+  const auto shown = run.law.shown();
+  EXPECT_NEAR(shown[0].share, 889, 15);
+  EXPECT_NEAR(double(shown[0].p50_ns), 21 * kMs, kMs);
+  EXPECT_NEAR(double(shown[1].p50_ns), 120 * kMs, 5 * kMs);
+  EXPECT_EQ(shown[2].kind, 0U);
+}
+
+// A step that ends with other work queued has no window if that work is a prefill.
+TEST(StepLaw, KindsAreKnownByWorkAndLaunches) {
+  StepLaw law;
+  const auto decode = law.kind_of(5, 100);
+  EXPECT_EQ(law.kind_of(5, 110), decode);
+  EXPECT_EQ(law.kind_of(5, 95), decode);
+  EXPECT_NE(law.kind_of(5, 200), decode) << "as many launches again";
+  EXPECT_NE(law.kind_of(6, 100), decode) << "another graph";
+  EXPECT_FALSE(law.is_usual(decode)) << "nothing is known of it";
+  EXPECT_FALSE(law.is_usual(0));
+  for (std::size_t i = 0; i < StepLaw::kEnough; ++i) {
+    EXPECT_FALSE(law.is_usual(decode));
+    EXPECT_EQ(law.window_ns(), 0U);
+    law.ended(decode, 20'000'000, 0);
+  }
+  law.ended(decode, 20'000'000, 0);  // the first one may have begun with open gates
+  EXPECT_TRUE(law.is_usual(decode));
+}
+
+// Prevents: a program that makes new graphs all the time drives out the kind that it uses, or
+/// takes memory.
+TEST(StepLaw, NewKindsWithoutEndReplaceEachOther) {
+  StepLaw law;
+  law.neighbours(1);
+  for (std::uint64_t i = 0; i < 10'000; ++i) {
+    law.ended(law.kind_of(1000 + i, 50), 20'000'000, 0);
+    EXPECT_EQ(law.window_ns(), 0U) << "no step is usual";
+  }
+  EXPECT_TRUE(law.learning());
+  StepLaw::Kind decode = 0;
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    decode = law.kind_of(1, 50);
+    law.ended(decode, 20'000'000, 0);
+    law.ended(law.kind_of(100'000 + i, 50), 20'000'000, 0);
+  }
+  EXPECT_TRUE(law.is_usual(decode));
+  EXPECT_FALSE(law.is_usual(law.kind_of(300'000, 50)));
+}
+
+TEST(StepLaw, OneStepInSixteenAndTheOneBeforeItAreReferences) {
+  const Program program{.step = 40};
+  Together run;
+  run.run(program, 2000);
+  int pairs = 0;
+  bool before = false;
+  for (int i = 0; i < 1600; ++i) {
+    const bool open = run.run(program, 1).windows != 0;
+    pairs += !open && !before ? 1 : 0;
+    before = open;
+  }
+  EXPECT_GE(pairs, 95);
+}
+
+// Prevents: what one neighbour costs is believed of another.
+TEST(StepLaw, OtherNeighboursCostSomethingElse) {
+  const Program harsh{.step = 20, .overrun = 20};
+  const Program mild{.step = 20};
+  Together run;
+  run.run(harsh, 20'000);
+  EXPECT_LE(run.run(mild, 100).windows, 10);
+  run.law.neighbours(8);
+  EXPECT_GE(run.run(mild, 100).windows, 35);
+}
+
+TEST(StepLaw, ATargetIsKeptAndLeavesNothing) {
+  for (const double noise : {0.01, 0.03, 0.05}) {
+    const Program program{.step = 20, .noise = noise, .prefill_every = 25};
+    for (const char* text : {"step p99=25ms", "step p95=25ms", "step p50=25ms"}) {
+      SCOPED_TRACE(testing::Message() << text << ", noise " << noise);
+      Together run;
+      run.law.set(target(text));
+      run.run(program, 3000);
+      const Sum sum = run.run(program, 20'000, 25);
+      const double missed = double(sum.late) / sum.usual;
+      const double allowed = 1 - target(text).per_mille / 1000.0;
+      EXPECT_LE(missed, allowed * 1.1 + 0.001);
+      // The slack at the percentile, without the overrun, the delay and the stride of the rule.
+      const double slack = 25 - 20 * std::exp(noise * 2.4);
+      EXPECT_GE(sum.open / sum.steps, 0.4 * slack) << sum.open / sum.steps << " of " << slack;
+      EXPECT_FALSE(run.law.missed());
+    }
+  }
+}
+
+TEST(StepLaw, ARelativeTargetIsOfTheStepsOwnTime) {
+  const Program program{.step = 20, .noise = 0.03};
+  Together run;
+  run.law.set(target("step p99=1.3x"));
+  run.run(program, 3000);
+  EXPECT_NEAR(double(run.law.alone_ns()), 21.5 * kMs, kMs);
+  EXPECT_NEAR(double(run.law.limit_ns()), 28 * kMs, 1.5 * kMs);
+  const Sum sum = run.run(program, 20'000, 28);
+  EXPECT_LE(double(sum.late) / sum.usual, 0.02);
+  EXPECT_GE(sum.open / sum.steps, 2.5);
+}
+
+// Prevents: a limit that windows did not cause to be missed opens gates again and again.
+TEST(StepLaw, AHopelessTargetHasNoWindows) {
+  const Program program{.step = 20};
+  Together run;
+  run.law.set(target("step p99=19ms"));
+  EXPECT_EQ(run.run(program, 2000).windows, 0);
+  EXPECT_TRUE(run.law.missed());
+  EXPECT_FALSE(run.law.learning());
+  run.law.set(target("step p99=40ms"));
+  EXPECT_FALSE(run.law.missed());
+  EXPECT_GT(run.run(program, 2000).windows, 1000);
+}
+
+// Prevents: numbers that no clock gives end in windows without a bound.
+TEST(StepLaw, BearsAnyNumbers) {
+  for (const char* text : {"none", "step p99=1us", "step p99.9=3600s", "step p50=100x"}) {
+    StepLaw law;
+    law.set(target(text));
+    law.neighbours(1);
+    std::mt19937_64 random(5);
+    const auto any = [&] { return random() >> (random() % 64); };
+    for (int i = 0; i < 50'000; ++i) {
+      law.ended(i % 3 == 0 ? law.kind_of(random() % 3, any() % 50) : random() % 20, any(),
+                i % 5 == 0 ? any() : 0);
+      const std::uint64_t window = law.window_ns();
+      EXPECT_TRUE(window == 0 || window >= StepLaw::kShortestWindowNs);
+    }
+    for (int i = 0; i < 5000; ++i) law.ended(law.kind_of(9, 7), 20'000'000, 0);
+    EXPECT_LE(law.window_ns(), law.limit_ns() != 0 ? law.limit_ns() : 16'000'000);
+    EXPECT_TRUE(law.is_usual(law.kind_of(9, 7)));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::intercept::test

@@ -1,0 +1,62 @@
+// What `sluice status` and `sluice top` say about the steps of programs that are never idle.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tools/status/format.hpp"
+
+namespace sluice::tools {
+namespace {
+
+constexpr std::size_t kMostKinds = 2;  ///< That a line has.
+
+std::string step_time(std::uint64_t ns) {
+  const double ms = static_cast<double>(ns) / 1e6;
+  return ms < 100 ? fmt::format("{:.1f} ms", ms) : fmt::format("{:.0f} ms", ms);
+}
+
+std::string windows_of(const shm::StepsSnapshot& steps, std::uint64_t ended) {
+  const double each =
+      static_cast<double>(ended) / static_cast<double>(std::max<std::uint64_t>(steps.windows, 1));
+  const std::string often =
+      each < 1.5 ? std::string("in each step") : fmt::format("every {:.0f} steps", each);
+  return fmt::format("gates open for {} {}: steps are {:.1f} % longer", step_time(steps.window_ns),
+                     often, steps.cost / 10.0);
+}
+
+std::string gates_in_steps(const shm::ClientSnapshot& client) {
+  switch (client.steps.state) {
+    case shm::StepState::kLearning:
+      return "gates stay closed: learning what a step takes";
+    case shm::StepState::kWindows:
+      return client.steps.windows == 0 ? "gates stay closed until a step pays for a window"
+                                       : windows_of(client.steps, client.steps.ended);
+    case shm::StepState::kNoWindow:
+      return "gates stay closed";
+    case shm::StepState::kMissed:
+      return "gates stay closed: the target leaves no window";
+    case shm::StepState::kJobs:
+      return "gates stay closed: its target is of jobs, and its job does not end";
+    case shm::StepState::kNone:
+      break;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string steps_note(const shm::ClientSnapshot& client) {
+  const shm::StepsSnapshot& steps = client.steps;
+  if (steps.state == shm::StepState::kNone || steps.kinds.empty()) return {};
+  std::string text = "steps take ";
+  for (std::size_t i = 0; i < std::min(steps.kinds.size(), kMostKinds); ++i) {
+    const auto& kind = steps.kinds[i];
+    const std::string share =
+        steps.kinds.size() == 1 ? "" : fmt::format(" ({} %)", kind.share / 10);
+    text += fmt::format("{}{}{}, p99 {}", i == 0 ? "" : ", others ", step_time(kind.p50_ns), share,
+                        step_time(kind.p99_ns));
+  }
+  return text + "; " + gates_in_steps(client);
+}
+
+}  // namespace sluice::tools
