@@ -133,8 +133,8 @@ void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
   if (!client.seat().reader()) tend_slack(watched, now);
   client.jobs().lapse(now);
   client.orders().tick();
-  const Waits& waits = client.jobs().waits();
-  client.slices().tick(now, waits.all_host_ns(), waits.all_ns());
+  const Waits::Sums sums = client.jobs().wait_sums();
+  client.slices().tick(now, sums.host_ns, sums.waited_ns);
   client.turns().tick(now);
   if (client.seat().reader()) return report(watched);
   shm::BoardView view(*client.seat().writable);

@@ -306,6 +306,11 @@ std::optional<Jobs::Ahead> Jobs::look_ahead(std::uint64_t now, std::uint64_t lea
   return Ahead{*expected, ahead_};
 }
 
+Waits::Sums Jobs::wait_sums() noexcept {
+  const std::lock_guard lock(mutex_);
+  return waits_.sums(open_ != 0 ? began_ns_ : 0);
+}
+
 void Jobs::lapse(std::uint64_t now) noexcept {
   {
     const std::lock_guard lock(mutex_);

@@ -92,7 +92,8 @@ class Jobs {
     return waits_matter() ? begin_wait(surely) : Wait{};
   }
   void wait_returned(const Wait& wait, CUresult result, bool surely = true) noexcept;
-  [[nodiscard]] const Waits& waits() const noexcept { return waits_; }
+  /// The time of all jobs: in waits for the GPU, and the rest.
+  [[nodiscard]] Waits::Sums wait_sums() noexcept;
 
   /// For the watcher, in each tick: since when a thread has been in the same synchronising call; 0
   /// if none is in one.

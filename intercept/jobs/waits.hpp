@@ -36,19 +36,26 @@ class Waits {
   /// The job took `took_ns`. Returns its part in waits.
   std::uint64_t job_ended(std::uint64_t took_ns) noexcept {
     const std::uint64_t waited = std::min(took_ns, waited_ns_.load());
-    all_ns_.fetch_add(waited, std::memory_order_relaxed);
-    all_host_ns_.fetch_add(took_ns - waited, std::memory_order_relaxed);
+    ended_.waited_ns += waited;
+    ended_.host_ns += took_ns - waited;
     return waited;
   }
-  /// The time of all jobs that ended: in waits, and the rest.
-  [[nodiscard]] std::uint64_t all_ns() const noexcept { return all_ns_.load(); }
-  [[nodiscard]] std::uint64_t all_host_ns() const noexcept { return all_host_ns_.load(); }
+  /// The time of all jobs: in waits, and the rest. Neither ever falls.
+  struct Sums {
+    std::uint64_t waited_ns = 0;
+    std::uint64_t host_ns = 0;
+  };
+  /// Of the open job (`job_began_ns`; 0: none is open) the time until the last wait returned counts.
+  [[nodiscard]] Sums sums(std::uint64_t job_began_ns) const noexcept {
+    if (job_began_ns == 0 || until_ns_ <= job_began_ns) return ended_;
+    const std::uint64_t waited = std::min(waited_ns_.load(), until_ns_ - job_began_ns);
+    return {ended_.waited_ns + waited, ended_.host_ns + (until_ns_ - job_began_ns) - waited};
+  }
 
  private:
   std::atomic<std::uint64_t> waited_ns_{0};  ///< Of the open job.
   std::uint64_t until_ns_ = 0;               ///< When the last wait returned.
-  std::atomic<std::uint64_t> all_ns_{0};
-  std::atomic<std::uint64_t> all_host_ns_{0};
+  Sums ended_;
 };
 
 }  // namespace sluice::intercept

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "shm/gates.hpp"
 #include "shm/policy.hpp"
@@ -59,15 +60,17 @@ std::uint32_t GpuShare::tick(std::uint64_t gpu_ns, std::uint64_t jobs, std::uint
                              std::uint64_t waited_ns) noexcept {
   constexpr std::uint64_t kFewJobs = 8;
   constexpr std::uint64_t kShortNs = 20'000'000;
+  constexpr std::uint64_t kLongNs = 500'000'000;  // of jobs that seldom end
   const std::uint64_t used_ns = gpu_ns - gpu_ns_;
   const std::uint64_t worked_ns = host_ns - host_ns_;
   const std::uint64_t longer_ns = std::max(used_ns, worked_ns);
-  if (jobs < jobs_ + kFewJobs || longer_ns < kShortNs) return share_;
   const std::uint64_t asleep_ns = waited_ns - waited_ns_;
+  const bool few = jobs < jobs_ + kFewJobs && worked_ns + asleep_ns < kLongNs;
+  if (few || longer_ns < kShortNs) return share_;
   const std::uint64_t waits =
       asleep_ns == 0 ? 1000 : asleep_ns * 1000 / std::max<std::uint64_t>(asleep_ns + worked_ns, 1);
   const std::uint64_t share = std::min(used_ns * 1000 / longer_ns, waits);
-  const bool first = jobs_ == 0;  // the driver loads code, and durations are not known yet
+  const bool first = std::exchange(first_, false);  // the driver loads code, and durations are not known yet
   gpu_ns_ = gpu_ns;
   jobs_ = jobs;
   host_ns_ = host_ns;

@@ -20,6 +20,7 @@ class GpuShare {
                      std::uint64_t waited_ns) noexcept;
 
  private:
+  bool first_ = true;
   std::uint64_t gpu_ns_ = 0;
   std::uint64_t jobs_ = 0;
   std::uint64_t host_ns_ = 0;

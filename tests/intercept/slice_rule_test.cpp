@@ -254,6 +254,14 @@ TEST(GpuShareOfJobs, IsThatOfTheLastJobs) {
   EXPECT_EQ(share.tick(121 * kMs, 40, 400 * kMs, 0), 700U) << "no launch was drawn";
 }
 
+// Prevents: a program with two steps in flight, whose job never ends, is never known.
+TEST(GpuShareOfJobs, IsKnownOfAJobThatDoesNotEnd) {
+  GpuShare share;
+  EXPECT_EQ(share.tick(400 * kMs, 0, 100 * kMs, 350 * kMs), 0U) << "too short";
+  EXPECT_EQ(share.tick(450 * kMs, 0, 110 * kMs, 400 * kMs), 0U) << "the first one loads code";
+  EXPECT_EQ(share.tick(900 * kMs, 0, 210 * kMs, 800 * kMs), 800U);
+}
+
 // Seen to fail with the share of the host's time alone.
 TEST(GpuShareOfJobs, IsAllWhereTheHostIsFaster) {
   GpuShare share;

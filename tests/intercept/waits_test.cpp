@@ -60,12 +60,28 @@ TEST_F(WaitsOfAJob, AThreadThatIsCancelledCountsNothing) {
 TEST_F(WaitsOfAJob, NoMoreThanTheJobTookCounts) {
   returned(begins(2000), 9'000'000);
   EXPECT_EQ(waits_.job_ended(5000), 5000U);
-  EXPECT_EQ(waits_.all_ns(), 5000U);
+  EXPECT_EQ(waits_.sums(0).waited_ns, 5000U);
   waits_.job_begins();
   returned(begins(9'100'000), 9'100'400);
   EXPECT_EQ(waits_.job_ended(1000), 400U);
-  EXPECT_EQ(waits_.all_ns(), 5400U);
-  EXPECT_EQ(waits_.all_host_ns(), 600U);
+  EXPECT_EQ(waits_.sums(0).waited_ns, 5400U);
+  EXPECT_EQ(waits_.sums(0).host_ns, 600U);
+}
+
+// Prevents: nothing is known of a program whose job never ends; sums that fall.
+TEST_F(WaitsOfAJob, OfTheOpenJobTheTimeUntilTheLastWaitCounts) {
+  EXPECT_EQ(waits_.sums(kBegan).host_ns, 0U);
+  returned(begins(2000), 2500);
+  EXPECT_EQ(waits_.sums(kBegan).waited_ns, 500U);
+  EXPECT_EQ(waits_.sums(kBegan).host_ns, 1000U);
+  returned(begins(2600), 2800);
+  EXPECT_EQ(waits_.sums(kBegan).waited_ns, 700U);
+  EXPECT_EQ(waits_.sums(kBegan).host_ns, 1100U);
+  EXPECT_EQ(waits_.job_ended(2000), 700U);
+  EXPECT_EQ(waits_.sums(0).waited_ns, 700U);
+  EXPECT_EQ(waits_.sums(0).host_ns, 1300U);
+  waits_.job_begins();
+  EXPECT_EQ(waits_.sums(4000).host_ns, 1300U) << "no wait has returned in the next job";
 }
 
 TEST_F(WaitsOfAJob, AClockThatGoesBackCountsNothing) {
