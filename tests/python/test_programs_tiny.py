@@ -18,7 +18,7 @@ from sluice_tools.bench.programs.setting import Setting
 from sluice_tools.measure.rows import Rows
 
 SETTING = Setting("cpu", tiny=True)
-NEEDS = {"generation": "transformers", "jax_programs": "jax", "loader": "timm"}
+NEEDS = {"generation": "transformers", "llama": "transformers", "jax_programs": "jax", "loader": "timm"}
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from sluice_tools.bench import coverage, outputs, parked, published
+from sluice_tools.bench.llm import cli as llm
 from sluice_tools.bench.pairs import cli as pairs
 from sluice_tools.bench.programs import cli as programs
 from sluice_tools.bench.serve import cli as serve
@@ -25,7 +26,7 @@ examples:
   sluice bench published --part python --repeats 1
   sluice bench published --out results/h200       goes on where an earlier call was stopped
   sluice bench checks --part coverage             does every launch pass the gate
-  sluice bench pairs --help                       its own options, as those of programs and serve
+  sluice bench pairs --help                       its own options, as those of programs, llm and serve
 
 published: the pair of FasterRCNN models that docs/results/published-experiment.md describes, under every policy
   (part published); the same with a best-effort job that fills the queue (large); serve.py and
@@ -35,9 +36,15 @@ checks: does every launch of TorchScript, AOTInductor, CUDA graphs, eager and co
   critical process cost next to a parked one (parked)
 pairs: twelve pairs of PyTorch programs, every policy
 programs: programs that Sluice was not tuned on, against the same without Sluice
+llm: a real LLM server next to training and offline generation
 serve: the model server: its schedulers, the server next to training, and its cost
 """
-_OWN = {"pairs": pairs.main, "programs": programs.main, "serve": serve.main}  # commands with options of their own
+_OWN = {
+    "pairs": pairs.main,
+    "programs": programs.main,
+    "llm": llm.main,
+    "serve": serve.main,
+}  # commands with options of their own
 _PARTS = {"published": tuple(published.SUBJECTS), "checks": ("coverage", "outputs", "parked")}
 _CHECKS = {"coverage": coverage, "outputs": outputs, "parked": parked}
 _MODES = ("time-sliced", "MPS")
@@ -50,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("bench", choices=(*_PARTS, *_OWN), metavar="published|checks|pairs|programs|serve")
+    parser.add_argument("bench", choices=(*_PARTS, *_OWN), metavar="published|checks|pairs|programs|llm|serve")
     parser.add_argument(
         "--part", choices=sum(_PARTS.values(), ()), action="append", help="only this part; may be given again"
     )

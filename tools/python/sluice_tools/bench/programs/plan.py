@@ -63,6 +63,8 @@ _STEPPING = (
     Program("triton-kernels", "triton_kernels:steps", "Triton: row softmax and fused bias, GELU and residual"),
     Program("cupy-arrays", "cupy_arrays:steps", "CuPy: FFT, matrix product and element-wise kernels"),
     Program("unet-batch", "unet:batch", "U-Net, fp16, batch 16, eager"),
+    Program("llama-finetuning", "llama:finetuning", "fine-tuning of a Llama of 0.4B, bf16, 8 x 512 tokens, AdamW"),
+    Program("resnet-training", "vision:resnet_training", "ResNet-50 training, mixed precision, batch 64"),
     Program("matrix-products", "vision:matrix_products", "8 products of 8192 x 8192, fp16"),
     Program("kernels-1ms", "kernels:ten_of_1ms", "10 kernels of 1 ms", simulated=True),
     Program("kernels-5ms", "kernels:eight_of_5ms", "8 kernels of 5 ms", simulated=True),

@@ -97,17 +97,27 @@ def matrix_products(setting: Setting):
     return marked(setting, step)
 
 
-def mobilenet_training(setting: Setting):
+def _training(setting: Setting, name: str, batch: int, mixed: bool):
     begin(setting)
     with torch.device(setting.device):
-        model = torchvision.models.mobilenet_v2(weights=None).train()
-    images = _images(setting, 256, torch.float32)[0].to(setting.device)
+        model = torchvision.models.get_model(name, weights=None).train()
+    images = _images(setting, batch, torch.float32)[0].to(setting.device)
     labels = torch.randint(1000, (images.shape[0],)).to(setting.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        torch.nn.functional.cross_entropy(model(images), labels).backward()
+        with torch.autocast(setting.device, torch.bfloat16, enabled=mixed):
+            loss = torch.nn.functional.cross_entropy(model(images), labels)
+        loss.backward()
         optimizer.step()
 
     return marked(setting, step)
+
+
+def mobilenet_training(setting: Setting):
+    return _training(setting, "mobilenet_v2", 256, mixed=False)
+
+
+def resnet_training(setting: Setting):
+    return _training(setting, setting.size("resnet50", "resnet18"), 64, mixed=True)

@@ -1,0 +1,110 @@
+"""What `sluice bench llm` says: a table, and a page with the curves."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from sluice_tools.bench.llm.figures import instead
+from sluice_tools.measure import page, table
+from sluice_tools.measure.rows import Rows
+from sluice_tools.measure.summary import ALONE, Entry, measured_on, middle, summarize
+
+_HEAD = (
+    "next to", "load", "mode", "condition", "requests", "TPOT p50", "p99", "TTFT p50", "p99", "gap p99", "best effort",
+    "target kept",
+)  # fmt: skip
+_LEGEND = (
+    "TPOT: mean time between the tokens of a request; TTFT: time from the arrival of a request to its first token; "
+    "gap: between two tokens. All by the client, as × of the server alone in the same round (alone: in ms). p99 of "
+    "fewer than 100 requests: the slowest (max). best effort: % of its speed alone in the same round. target kept: by "
+    "the count of Sluice. Median over the rounds [least-greatest]. †: so many requests did not end within six seconds "
+    "after their window; they count as far as they came."
+)
+
+
+def entries(rows: list[dict]) -> tuple[list[Entry], list[Entry], list[Entry]]:
+    """The same cells three times: with TPOT, TTFT and gaps as latency."""
+    return summarize(rows), summarize(instead(rows, "ttft")), summarize(instead(rows, "gap"))
+
+
+def _x(entry: Entry, figure: str) -> str:
+    if entry.cell == ALONE:
+        value = middle(entry.ms[figure])
+        return "-" if value is None else f"{value:.{table.digits(value)}f} ms"
+    return table.spread(entry.x[figure], lambda value: f"{value:.2f}")
+
+
+def _tail(entry: Entry) -> str:
+    if entry.in_all("p99"):
+        return _x(entry, "p99")
+    return "-" if not entry.ms["max"] else f"{_x(entry, 'max')} max"
+
+
+def _percent(values: list) -> str:
+    return table.spread(values, lambda value: f"{100 * value:.3g}") + (" %" if values else "")
+
+
+def lines(tpot: list[Entry], ttft: list[Entry], gaps: list[Entry]) -> list[tuple]:
+    """Without the lines of best effort alone, which is 100 % by definition."""
+    found = []
+    for one, other, gap in zip(tpot, ttft, gaps):
+        if not one.jobs:
+            continue
+        best_effort, _, load = one.subject.rpartition(", ")
+        found.append(
+            (
+                best_effort,
+                load,
+                one.mode,
+                one.cell + (f" † {one.dropped}" if one.dropped else ""),
+                str(min(one.jobs)),
+                _x(one, "p50"),
+                _tail(one),
+                _x(other, "p50"),
+                _tail(other),
+                _x(gap, "p99"),
+                *(_percent(values) for values in (one.share, one.in_time)),
+            )
+        )
+    return found
+
+
+def markdown(rows: Rows) -> str:
+    found = entries(rows.rows)
+    parts = ["\n".join(measured_on(rows.rows)), _LEGEND, table.as_markdown(_HEAD, lines(*found))]
+    notes = dict.fromkeys(note for entry in found[0] for note in entry.notes)
+    return "\n\n".join([*parts, *notes, *table.failures(rows.errors)]) + "\n"
+
+
+def _named(entries: list[Entry], what: str) -> list[Entry]:
+    return [replace(entry, subject=f"{what}, {entry.subject}") for entry in entries]
+
+
+def _write_page(folder: Path, rows: Rows) -> None:
+    if not page.can_write():
+        print(f"sluice bench: {page.MISSING}; sluice bench llm --table {folder} makes it later", file=sys.stderr)
+        return
+    tpot, ttft, _ = entries(rows.rows)
+    page.write(
+        folder / "llm.html",
+        "bench llm",
+        "An LLM server next to training",
+        [(text, False) for text in measured_on(rows.rows)],
+        _named(tpot, "TPOT") + _named(ttft, "TTFT"),
+        [],
+        closing=table.failures(rows.errors),
+    )
+
+
+def show(rows: Rows, folder: Path, as_json: bool) -> None:
+    """Writes llm.md and llm.html into `folder`, and prints the table or JSON."""
+    (folder / "llm.md").write_text(text := markdown(rows))
+    _write_page(folder, rows)
+    if as_json:
+        found = dict(zip(("tpot", "ttft", "gap"), entries(rows.rows)))
+        said = {name: [vars(entry) for entry in of_name] for name, of_name in found.items()}
+        print(json.dumps(said | {"errors": rows.errors}, indent=2))
+    else:
+        print(text, end="")
+    print(f"rows: {rows.file}", file=sys.stderr)
