@@ -144,8 +144,9 @@ TEST_F(StepsOf, AnEventMayEndWhileAnotherThreadWaitsForIt) {
   for (int i = 0; i < 20; ++i) {
     give();
     CUevent event = events_[(given_ - 1) % events_.size()];
+    const std::size_t before = fake::count(fake::Id::cuEventSynchronize);
     std::thread waits([event] { ::cuEventSynchronize(event); });
-    std::this_thread::sleep_for(500us);
+    EXPECT_TRUE(eventually([&] { return fake::count(fake::Id::cuEventSynchronize) > before; }));
     ::cuEventDestroy_v2(event);
     waits.join();
     ASSERT_EQ(::cuEventCreate(&events_[(given_ - 1) % events_.size()], 0), CUDA_SUCCESS);

@@ -8,7 +8,8 @@
 namespace sluice::tools {
 namespace {
 
-constexpr std::size_t kMostKinds = 2;  ///< That a line has.
+constexpr std::size_t kMostKinds = 2;      ///< That a line has.
+constexpr std::uint32_t kLeastShare = 10;  ///< In 1/1000: rarer kinds are not in the line.
 
 std::string step_time(std::uint64_t ns) {
   const double ms = static_cast<double>(ns) / 1e6;
@@ -51,6 +52,7 @@ std::string steps_note(const shm::ClientSnapshot& client) {
   std::string text = "steps take ";
   for (std::size_t i = 0; i < std::min(steps.kinds.size(), kMostKinds); ++i) {
     const auto& kind = steps.kinds[i];
+    if (i != 0 && kind.share < kLeastShare) break;
     const std::string share =
         steps.kinds.size() == 1 ? "" : fmt::format(" ({} %)", kind.share / 10);
     text += fmt::format("{}{}{}, p99 {}", i == 0 ? "" : ", others ", step_time(kind.p50_ns), share,
