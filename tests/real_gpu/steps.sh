@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# A program that is never idle, next to best effort: what its steps take, and what best effort gets. Conditions take
+# turns. `steps.sh sim` does the same on the simulated GPU. KERNELS: of a step, 100 us each. ROUNDS, SECONDS: of GPU time.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+gpu=${1:-real}
+rounds=${ROUNDS:-3} seconds=${SECONDS_EACH:-20} kernels=${KERNELS:-200}
+export PATH=$PWD/build/bin:$PATH
+spin=$PWD/build/libexec/sluice/sluice-example-spin
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+server=("$spin" --kernels "$kernels" --kernel-us 100 --in-flight 2 --seconds "$seconds")
+train=("$spin" --kernels 20 --kernel-us 200 --seconds "$seconds")
+
+run() { # NAME SESSION OPTIONS...: the server under these options, with best effort below
+  local name=$1 session=$2
+  shift 2
+  sluice exec --session "$session" --gpu "$gpu" --priority 0 -- "${train[@]}" >"$folder/train" &
+  sluice exec --session "$session" --gpu "$gpu" --priority 1 --name server "$@" -- "${server[@]}" >"$folder/server" &
+  local last=$!
+  (
+    sleep $((seconds * ($([[ $gpu == sim ]] && echo 9 || echo 1)) * 4 / 5))
+    sluice status --session "$session" | grep -E 'steps take|gates (open|stay)|target' >"$folder/status" || true
+  ) &
+  wait "$last"
+  wait
+  printf '%-16s %s | %s\n' "$name" "$(cut -d: -f2 "$folder/server")" "$(cut -d: -f2 "$folder/train")"
+  cat "$folder/status"
+}
+
+for ((round = 1; round <= rounds; ++round)); do
+  echo "round $round: steps of the server | jobs of best effort"
+  session=steps-$$-$round
+  sluice exec --session "$session-alone" --gpu "$gpu" --priority 1 -- "${server[@]}" | cut -d: -f2
+  sluice exec --session "$session-train" --gpu "$gpu" --priority 0 -- "${train[@]}" | cut -d: -f2
+  if [[ $gpu == real ]]; then
+    "${train[@]}" >"$folder/train" &
+    printf '%-16s %s' "no Sluice" "$("${server[@]}" | cut -d: -f2)"
+    wait
+    printf ' | %s\n' "$(cut -d: -f2 "$folder/train")"
+  fi
+  run "closes at first" "$session-first" --close first
+  run "5 %" "$session-law"
+  run "step p99=1.2x" "$session-target" --target "step p99=1.2x"
+done
