@@ -298,7 +298,7 @@ TEST_F(Use, StepsAndTheirWindowsAreShown) {
   };
   kind(0, 1000, 21'340, 23'000);
   is(shm::StepState::kLearning);
-  expect_says(text(), "steps take 21.3 ms, p99 23.0 ms; gates stay closed: learning");
+  expect_says(text(), "steps take 21.3 ms (p99 23.0 ms)\n");
   kind(0, 971, 21'340, 23'000);
   kind(1, 29, 140'200, 160'000);
   is(shm::StepState::kWindows);
@@ -306,7 +306,7 @@ TEST_F(Use, StepsAndTheirWindowsAreShown) {
   steps.window_us.store(1050);
   steps.cost.store(41);
   steps.open_ns.store(1050 * kMs);
-  expect_says(text(), "steps take 21.3 ms (97 %), p99 23.0 ms, others 140 ms (2 %), p99 160 ms\n");
+  expect_says(text(), "steps take 21.3 ms (p99 23.0 ms), 2 % of them 140 ms (p99 160 ms)\n");
   expect_says(text(), "gates open for 1.1 ms every 4 steps: steps are 4.1 % longer\n");
   steps.windows.store(3900);
   expect_says(text(), "gates open for 1.1 ms in each step: steps are 4.1 % longer\n");
@@ -332,7 +332,7 @@ TEST_F(Use, StepsAndTheirWindowsAreShown) {
   Controls controls;
   controls.press(kDown, view());
   is(shm::StepState::kWindows);
-  expect_says(top(100, controls), "  steps take 21.3 ms (97 %)");
+  expect_says(top(100, controls), "  steps take 21.3 ms (p99");
   steps.state.store(99);
   EXPECT_EQ(json()["clients"][0]["steps"]["state"], "none") << "of a hostile process";
 }

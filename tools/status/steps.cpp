@@ -53,10 +53,8 @@ std::string steps_note(const shm::ClientSnapshot& client) {
   for (std::size_t i = 0; i < std::min(steps.kinds.size(), kMostKinds); ++i) {
     const auto& kind = steps.kinds[i];
     if (i != 0 && kind.share < kLeastShare) break;
-    const std::string share =
-        steps.kinds.size() == 1 ? "" : fmt::format(" ({} %)", kind.share / 10);
-    text += fmt::format("{}{}{}, p99 {}", i == 0 ? "" : ", others ", step_time(kind.p50_ns), share,
-                        step_time(kind.p99_ns));
+    text += i == 0 ? std::string() : fmt::format(", {} % of them ", kind.share / 10);
+    text += fmt::format("{} (p99 {})", step_time(kind.p50_ns), step_time(kind.p99_ns));
   }
   return text + "; " + gates_in_steps(client);
 }
