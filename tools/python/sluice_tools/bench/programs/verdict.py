@@ -64,20 +64,30 @@ class Judgment:
     unknown: str = ""
 
     @property
+    def lower(self) -> list[str]:
+        """The latencies that best effort pays for: whose interval excludes that nothing is gained. Not by the corrected
+        p-value: that makes it hard to find a gain, and so a payment would count as a loss in a large table only."""
+        return [axis.name for axis in self.axes if axis.latency and axis.change.high < 0 and axis.change.mean < -axis.least]
+
+    @property
     def worse(self) -> list[str]:
-        """Less best effort counts at equal latency only."""
+        """Less best effort counts where no latency is lower."""
         slower = [axis.name for axis in self.axes if axis.latency and axis.verdict == WORSE]
-        less = [axis.name for axis in self.axes if not axis.latency and axis.verdict == WORSE]
-        return slower + less * all(axis.verdict != BETTER for axis in self.axes if axis.latency)
+        return slower + (self._less if not self.lower else [])
+
+    @property
+    def _less(self) -> list[str]:
+        return [axis.name for axis in self.axes if not axis.latency and axis.verdict == WORSE]
 
     @property
     def word(self) -> str:
         if self.unknown or self.worse:
             return self.unknown or f"WORSE ({', '.join(self.worse)})"
-        latency = [axis for axis in self.axes if axis.latency]
-        faster = any(axis.verdict == BETTER for axis in latency)
-        open_ = [axis.name for axis in self.axes if not axis.shown and (axis.latency or not faster)]
-        return f"not shown to be worse ({', '.join(open_)} undecided)" if open_ else "not worse"
+        lower = self.lower
+        open_ = [axis.name for axis in self.axes if not axis.shown and (axis.latency or not lower)]
+        if open_:
+            return f"not shown to be worse ({', '.join(open_)} undecided)"
+        return f"less best effort for a lower {' and '.join(lower)}" if self._less else "not worse"
 
 
 def _axis(name: str, latency: bool, least: float, pairs: list[tuple[float, float]]) -> list[Axis]:
@@ -177,7 +187,9 @@ def counted(found: list[Verdict]) -> str:
     worse = sum(verdict.worse for verdict in found)
     wrong = sum(bool(verdict.other_outputs) for verdict in found)
     sure = sum(all(judgment.word == "not worse" for judgment in verdict.judgments) for verdict in found)
+    pay = sum(any(judgment.word.startswith("less best effort") for judgment in verdict.judgments) for verdict in found)
     text = f"{worse} of {len(found)} are worse than without Sluice somewhere, {sure} are shown not to be"
+    text += f", {pay} pay best effort for latency" if pay else ""
     compared = [verdict for verdict in found if verdict.other_outputs is not None]
     if compared:
         text += f"; critical outputs are equal to the bit in {len(compared) - wrong} of {len(compared)}"
