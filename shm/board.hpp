@@ -95,6 +95,7 @@ enum class SliceState : std::uint32_t {
   kNoGroup,    ///< The process has no channel group of its own (MPS).
   kRefused,    ///< The system refuses to set it.
   kNotObeyed,  ///< The driver's: the device was shown not to obey another.
+  kWindows,    ///< For windows in the steps of a client that is never idle.
 };
 
 /// When the jobs of a client close the gates below, for status output (docs/reference/closing.md).

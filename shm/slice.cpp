@@ -49,6 +49,8 @@ std::string_view slice_state_name(SliceState state) noexcept {
       return "refused";
     case SliceState::kNotObeyed:
       return "not-obeyed";
+    case SliceState::kWindows:
+      return "windows";
   }
   return "unknown";  // from a board that is damaged
 }

@@ -14,6 +14,9 @@ constexpr double kLevelFade = 8;
 /// host. What a window costs may be much more.
 constexpr double kClosedOutlier = 1.5;
 constexpr double kOutlier = 8;
+/// A step that is longer by more than this part is a surprise.
+constexpr double kSurprise = 0.25;
+constexpr double kAccidentsFade = 128;
 /// What is believed of windows before any was open: as much as so many of them show.
 constexpr double kPriorWindows = 4;
 constexpr double kPriorPrice = 1.3;
@@ -112,6 +115,7 @@ void StepLaw::ended(Kind kind, std::uint64_t duration, std::uint64_t open) noexc
   if (!is_usual(kind)) return;
   level_ns_ = entry->level_ns;
   if (!touched) learn_alone(duration);
+  if (!touched) learn_accidents(*entry, duration);
   learn_cost(*entry, duration, open, touched);
   follow_target(duration);
 }
@@ -138,24 +142,38 @@ void StepLaw::learn_alone(std::uint64_t duration) noexcept {
 void StepLaw::learn_cost(const Entry& entry, std::uint64_t duration, std::uint64_t open,
                          bool touched) noexcept {
   const double most = kOutlier * entry.level_ns + ns(open);
-  const double cost = touched ? std::min(ns(duration), most) - entry.level_ns : 0;
+  const double alone = entry.level_ns * (1 + left_out_);
+  const double cost = touched ? std::min(ns(duration), most) - alone : 0;
   mean_cost_ += (cost / entry.level_ns - mean_cost_) / kKindsFade;
   if (open != 0) {
     open_sum_ns_ += ns(open) - open_sum_ns_ / kWindowsFade;
     cost_sum_ns_ -= cost_sum_ns_ / kWindowsFade;
   }
   cost_sum_ns_ += cost;
-  settle(entry, cost, open);
+  settle(entry, cost, open, touched);
 }
 
-/// Windows are charged at their price. One that cost a multiple of it, beyond what noise is, is
-/// charged for that: the price follows too slowly where it has changed.
-void StepLaw::settle(const Entry& entry, double cost, std::uint64_t open) noexcept {
+/// The host is late now and then, with and without windows. Of steps that no window touched, this
+/// is the mean of what the level leaves out of such accidents, and of what settle() would charge
+/// for them.
+void StepLaw::learn_accidents(const Entry& entry, std::uint64_t duration) noexcept {
+  const double took = std::min(ns(duration) / entry.level_ns, kOutlier);
+  const double left_out = std::max(took - kClosedOutlier, 0.0);
+  left_out_ += (left_out - left_out_) / kAccidentsFade;
+  surprises_ += ((took - 1 > kSurprise ? took - 1 : 0) - surprises_) / kAccidentsFade;
+}
+
+/// Windows are charged at their price. One that cost a multiple of it is charged for that: the
+/// price follows too slowly where it has changed. Of that, windows get back what steps are longer
+/// by without them, or a host that is late now and then would take all windows.
+void StepLaw::settle(const Entry& entry, double cost, std::uint64_t open, bool touched) noexcept {
   const double paid = kAllowed * entry.level_ns;
   const double expected = price() * ns(open);
-  const bool surprises = cost > std::max(2 * expected, entry.level_ns / 4);
-  credit_ns_ = std::clamp(credit_ns_ + paid - (surprises ? cost : expected), -2 * entry.level_ns,
-                          4 * std::max(paid, price() * shortest_ns_));
+  const bool surprises = cost > std::max(2 * expected, kSurprise * entry.level_ns);
+  const double charge = (surprises ? cost : expected) - (touched ? surprises_ * entry.level_ns : 0);
+  credit_ns_ =
+      std::clamp(credit_ns_ + paid - charge, -2 * entry.level_ns,
+                 4 * std::max(paid, price() * shortest_ns_) + 16 * surprises_ * entry.level_ns);
 }
 
 /// What the steps are lengthened by, for each ns of a window.

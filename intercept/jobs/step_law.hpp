@@ -90,7 +90,8 @@ class StepLaw {
   void learn_cost(const Entry& entry, std::uint64_t duration_ns, std::uint64_t open_ns,
                   bool touched) noexcept;
   void follow_target(std::uint64_t duration_ns) noexcept;
-  void settle(const Entry& entry, double cost_ns, std::uint64_t open_ns) noexcept;
+  void learn_accidents(const Entry& entry, std::uint64_t duration_ns) noexcept;
+  void settle(const Entry& entry, double cost_ns, std::uint64_t open_ns, bool touched) noexcept;
   [[nodiscard]] double price() const noexcept;
   [[nodiscard]] bool is_reference_next() const noexcept;
 
@@ -107,6 +108,9 @@ class StepLaw {
   std::uint64_t neighbours_ = 0;
   double open_sum_ns_ = 0;
   double cost_sum_ns_ = 0;
+  // Of a step without a window, by accident, in parts of the step.
+  double left_out_ = 0;
+  double surprises_ = 0;
   double credit_ns_ = 0;  ///< What steps have paid and windows have not cost yet.
   double mean_cost_ = 0;  ///< Of a step, as a part of its time.
 

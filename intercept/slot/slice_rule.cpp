@@ -42,6 +42,12 @@ std::uint32_t fitting_us(const shm::Slot& own, double time_scale) noexcept {
       std::min<std::uint64_t>(std::bit_ceil(us * 3 / 2), SliceRule::kMostUs));
 }
 
+/// Whether the client opens the gates below for windows in its steps.
+bool opens_windows(const shm::Slot& slot) noexcept {
+  return slot.steps.state.load(std::memory_order_relaxed) ==
+         static_cast<std::uint32_t>(shm::StepState::kWindows);
+}
+
 /// Without an answer the setting itself is believed, which is read back.
 bool may_obey(const shm::Board& board, std::uint8_t device) noexcept {
   if (device >= board.slice_answers.size()) return true;
@@ -103,7 +109,10 @@ SliceRule::Slice SliceRule::wanted(const shm::Board& board, int slot,
   bool above = false;
   bool below = false;
   bool equal = false;
-  for_each_neighbour(board, slot, [&](const shm::SlotInfo& info, const shm::Slot&) {
+  bool windows = false;
+  for_each_neighbour(board, slot, [&](const shm::SlotInfo& info, const shm::Slot& other) {
+    const bool is_above = info.priority > priority;
+    windows = windows || (is_above && opens_windows(other) && is_busy(other, now_ns));
     highest = std::max(highest, info.priority);
     above = above || info.priority > priority;
     below = below || info.priority < priority;
@@ -119,6 +128,7 @@ SliceRule::Slice SliceRule::wanted(const shm::Board& board, int slot,
     if (device < shm::kMaxDevices && board.devices[device].outside.load() != 0) {
       return {0, SliceState::kOutside};
     }
+    if (windows) return {kInWindowUs, SliceState::kWindows};
     int busy = is_busy(own, now_ns) ? 1 : 0;
     for_each_neighbour(board, slot, [&](const shm::SlotInfo& info, const shm::Slot& other) {
       // Of those who take turns one runs.
@@ -130,6 +140,10 @@ SliceRule::Slice SliceRule::wanted(const shm::Board& board, int slot,
     if (state != SliceState::kShort) return {0, state};
     if (busy > 1) return {0, SliceState::kSeveral};
     return {kShortUs, state};
+  }
+  if (below && opens_windows(own)) {
+    return obeys ? Slice{kBetweenWindowsUs, SliceState::kWindows}
+                 : Slice{0, SliceState::kNotObeyed};
   }
   const bool holds_at_once = own.target.load() == 0;
   const std::uint32_t us = below && !equal && holds_at_once ? fitting_us(own, time_scale_) : 0;

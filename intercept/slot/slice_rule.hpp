@@ -32,6 +32,11 @@ class SliceRule {
  public:
   /// Short enough that a critical job waits for little, and long against a switch of 0.12 ms.
   static constexpr std::uint32_t kShortUs = 100;
+  /// When a window opens, a program that is never idle has the GPU until its slice ends. Until the
+  /// window opens nobody else has work, so a short slice of it costs nothing. Those below run in
+  /// the window, and their gate ends it; only a longer kernel is stopped by their slice.
+  static constexpr std::uint32_t kBetweenWindowsUs = 200;
+  static constexpr std::uint32_t kInWindowUs = 1'000;
   static constexpr std::uint32_t kMostUs = 100'000;
   /// A client that has not launched for this long is not busy.
   static constexpr std::uint64_t kBusyNs = 1'000'000'000;

@@ -80,6 +80,22 @@ TEST_F(TimeSliceRule, ThoseOfAnotherDeviceAndTheDeadDoNotCount) {
   EXPECT_EQ(after(2000), kShort);
 }
 
+// Prevents: a window in which the program above keeps the GPU, so that nobody gets what it costs.
+TEST_F(TimeSliceRule, InWindowsThoseBelowHaveTheGpu) {
+  shm::Slot& server = add_server(900);
+  server.steps.state.store(static_cast<std::uint32_t>(shm::StepState::kWindows));
+  constexpr Slice kIn{SliceRule::kInWindowUs, SliceState::kWindows};
+  constexpr Slice kBetween{SliceRule::kBetweenWindowsUs, SliceState::kWindows};
+  EXPECT_EQ(after(600), kIn);
+  add_client(kBatch, 0, "batch");
+  works(kBatch);
+  EXPECT_EQ(after(600), kIn) << "also for several";
+  rule_ = SliceRule{};
+  EXPECT_EQ(after(600, kServer), kBetween);
+  server.steps.state.store(static_cast<std::uint32_t>(shm::StepState::kNoWindow));
+  EXPECT_NE(after(600, kServer), kBetween);
+}
+
 // Prevents: each launch of a host-bound job waits for a slice of the kernel that is left below.
 TEST_F(TimeSliceRule, NextToAServerWithASlowHostItIsTheDrivers) {
   shm::Slot& server = add_server(300);
