@@ -45,7 +45,8 @@ class Waits {
     std::uint64_t waited_ns = 0;
     std::uint64_t host_ns = 0;
   };
-  /// Of the open job (`job_began_ns`; 0: none is open) the time until the last wait returned counts.
+  /// Of the open job (`job_began_ns`; 0: none is open) the time until the last wait returned
+  /// counts.
   [[nodiscard]] Sums sums(std::uint64_t job_began_ns) const noexcept {
     if (job_began_ns == 0 || until_ns_ <= job_began_ns) return ended_;
     const std::uint64_t waited = std::min(waited_ns_.load(), until_ns_ - job_began_ns);

@@ -76,7 +76,8 @@ std::uint32_t GpuShare::tick(std::uint64_t gpu_ns, std::uint64_t jobs, std::uint
   const std::uint64_t waits =
       asleep_ns == 0 ? 1000 : asleep_ns * 1000 / std::max<std::uint64_t>(asleep_ns + worked_ns, 1);
   const std::uint64_t share = std::min(used_ns * 1000 / longer_ns, waits);
-  const bool first = std::exchange(first_, false);  // the driver loads code, and durations are not known yet
+  const bool first =
+      std::exchange(first_, false);  // the driver loads code, and durations are not known yet
   gpu_ns_ = gpu_ns;
   jobs_ = jobs;
   host_ns_ = host_ns;

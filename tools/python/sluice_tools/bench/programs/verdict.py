@@ -67,7 +67,9 @@ class Judgment:
     def lower(self) -> list[str]:
         """The latencies that best effort pays for: whose interval excludes that nothing is gained. Not by the corrected
         p-value: that makes it hard to find a gain, and so a payment would count as a loss in a large table only."""
-        return [axis.name for axis in self.axes if axis.latency and axis.change.high < 0 and axis.change.mean < -axis.least]
+        return [
+            axis.name for axis in self.axes if axis.latency and axis.change.high < 0 and axis.change.mean < -axis.least
+        ]
 
     @property
     def worse(self) -> list[str]:
@@ -87,7 +89,8 @@ class Judgment:
         open_ = [axis.name for axis in self.axes if not axis.shown and (axis.latency or not lower)]
         if open_:
             return f"not shown to be worse ({', '.join(open_)} undecided)"
-        return f"less best effort for a lower {' and '.join(lower)}" if self._less else "not worse"
+        pays = any(not axis.latency and axis.change.high < 0 and axis.change.mean < -axis.least for axis in self.axes)
+        return f"less best effort for a lower {' and '.join(lower)}" if lower and pays else "not worse"
 
 
 def _axis(name: str, latency: bool, least: float, pairs: list[tuple[float, float]]) -> list[Axis]:
