@@ -25,7 +25,7 @@ without Sluice (policy `none`, no short slices, equal priorities). Against bare:
 rounds, their 95 % interval (Student's t over the rounds), and the p-value of the paired t-test, two-sided, after
 Holm's correction over all tests of this table. WORSE: p < 0.05, and worse by more than the least difference (p50 3 %,
 tail 5 %, best effort 2 points). not worse: the interval excludes that. Less best effort is not
-counted as worse where the interval of a latency is below zero by more than the least difference: that is what it pays for.\
+counted as worse where the interval of a latency is below zero: that is what it pays for.\
 """.replace("\n", " ")
 
 
