@@ -84,6 +84,7 @@ void clear_owner_fields(shm::Slot& slot) {
   slot.turn.takes.store(0);
   slot.turn.covered.store(0);
   slot.turn.connected.store(0);
+  for (auto& number : slot.turn.arrived) number.store(0);
   slot.outranked.fetch_and(~shm::kTakesTurns);
   slot.sync_since_ns.store(0);
   slot.unhooked_lookups.store(0);

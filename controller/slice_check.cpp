@@ -59,7 +59,7 @@ View view_of(const Shared& shared) {
   view.devices.resize(board.devices.size());
   for (const shm::DeviceSnapshot& device : view.snapshot.devices) {
     const auto index = static_cast<std::size_t>(device.index);
-    view.devices[index] = {SliceCheck::in_use(board, index, now_ns), device.simulated, device.uuid};
+    view.devices[index] = {SliceCheck::in_use(board, index), device.simulated, device.uuid};
   }
   return view;
 }
@@ -249,15 +249,10 @@ SliceCheck::~SliceCheck() {
   shared_->wake.notify_one();
 }
 
-bool SliceCheck::in_use(const shm::Board& board, std::size_t device,
-                        std::uint64_t now_ns) noexcept {
-  constexpr std::uint64_t kRecentNs = 1'000'000'000;
+bool SliceCheck::in_use(const shm::Board& board, std::size_t device) noexcept {
   return std::any_of(board.slots.begin(), board.slots.end(), [&](const shm::Slot& slot) {
     const shm::SlotInfo info = shm::SlotInfo::unpack(slot.info.load());
-    if (info.state == shm::SlotState::kFree || info.device != device) return false;
-    if (info.state != shm::SlotState::kLive) return true;
-    const std::uint64_t busy_ns = slot.busy_ns.load();
-    return slot.job.load() % 2 == 1 || (busy_ns != 0 && now_ns < busy_ns + kRecentNs);
+    return info.state != shm::SlotState::kFree && info.device == device;
   });
 }
 

@@ -34,9 +34,9 @@ class SliceCheck {
   SliceCheck(const SliceCheck&) = delete;
   SliceCheck& operator=(const SliceCheck&) = delete;
 
-  /// Whether a client of the device is starting, runs a job, or has used the GPU within a second.
-  [[nodiscard]] static bool in_use(const shm::Board& board, std::size_t device,
-                                   std::uint64_t now_ns) noexcept;
+  /// Whether the device has a client, also one that is starting or does nothing: it may be about to
+  /// take the memory that a trial would hold.
+  [[nodiscard]] static bool in_use(const shm::Board& board, std::size_t device) noexcept;
 
   struct Shared;
 

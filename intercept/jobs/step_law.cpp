@@ -51,6 +51,7 @@ void StepLaw::set(shm::Target target) noexcept {
 void StepLaw::neighbours(std::uint64_t id) noexcept {
   if (std::exchange(neighbours_, id) == id) return;
   open_sum_ns_ = cost_sum_ns_ = credit_ns_ = mean_cost_ = 0;
+  left_out_ = surprises_ = 0;
   target_window_ns_ = 0;
   closed_steps_ = 0;
 }
@@ -112,7 +113,7 @@ void StepLaw::ended(Kind kind, std::uint64_t duration, std::uint64_t open) noexc
   entry->weight += 1;
   entry->all.add(duration);
   if (!touched) learn_closed(*entry, duration);
-  if (!is_usual(kind)) return;
+  if (!is_usual(kind) || entry->level_ns <= 0) return;
   level_ns_ = entry->level_ns;
   if (!touched) learn_alone(duration);
   if (!touched) learn_accidents(*entry, duration);

@@ -62,11 +62,19 @@ void Steps::given(std::uint64_t kind, std::uint64_t now) noexcept {
 }
 
 /// A wait that has found its work done ends a step only if no other wait for work of that time has:
-/// programs ask for old events before they use a buffer again.
+/// programs ask for old events before they use a buffer again. And a step has work: a program may
+/// wait twice, for the copies of two outputs, say.
 bool Steps::ends_step(const Waits::Wait& wait, std::uint64_t now) const noexcept {
   const bool blocked = since(now, wait.since_ns) >= kDoneNs;
   return law_ != nullptr && wait.given != 0 && first_ns_ + ends_ != 0 &&
-         (blocked || wait.given > last_ended_) && since(now, last_end_ns_) >= kShortestNs;
+         (blocked || wait.given > last_ended_) && since(now, last_end_ns_) >= kShortestNs &&
+         (first_ns_ != 0 || any_after(last_ended_));
+}
+
+/// Whether something was given in a period after this one, and its step has not ended.
+bool Steps::any_after(std::uint64_t period) const noexcept {
+  return std::any_of(periods_.begin(), periods_.end(),
+                     [period](const Period& each) { return each.number > period; });
 }
 
 Steps::Period Steps::end_period(std::uint64_t now, std::uint64_t launches) noexcept {
@@ -119,14 +127,14 @@ bool Steps::all_usual(std::uint64_t after) const noexcept {
 }
 
 std::uint64_t Steps::window(const Period& ended, std::uint64_t now) noexcept {
-  const std::uint64_t below = windows_ ? lower_clients(client_, now).id : 0;
-  anybody_below_ = below != 0;
+  const LowerClients lower = windows_ ? lower_clients(client_, now) : LowerClients{};
+  // Windows in which nobody runs would show that they cost nothing.
+  const std::uint64_t below = lower.busy ? lower.id : 0;
+  anybody_below_ = lower.id != 0;
   if (below != 0) law_->neighbours(below);
   const bool of_jobs = target_.any() && !target_.of_steps;
   if (below == 0 || of_jobs || open_since_ns_ != 0) return 0;
-  const bool queued = periods_.begin() != periods_.end() &&
-                      std::any_of(periods_.begin(), periods_.end(),
-                                  [&](const Period& each) { return each.number > ended.number; });
+  const bool queued = any_after(ended.number);
   if (!all_usual(ended.number) || (!queued && !law_->is_usual(ended.kind))) return 0;
   const std::uint64_t window_ns = law_->window_ns();
   if (window_ns != 0) window_ns_ = window_ns;

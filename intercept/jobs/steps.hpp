@@ -58,6 +58,7 @@ class Steps {
   };
   Period end_period(std::uint64_t now_ns, std::uint64_t launches) noexcept;
   [[nodiscard]] bool ends_step(const Waits::Wait& wait, std::uint64_t now_ns) const noexcept;
+  [[nodiscard]] bool any_after(std::uint64_t period) const noexcept;
   [[nodiscard]] bool all_usual(std::uint64_t after) const noexcept;
   std::uint64_t window(const Period& ended, std::uint64_t now_ns) noexcept;
   void show() noexcept;

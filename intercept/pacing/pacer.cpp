@@ -246,9 +246,14 @@ int Pacer::arrivals_index(Stream& stream) noexcept {
   int index = stream.arrivals.load(std::memory_order_relaxed);
   if (index >= 0) return index;
   const int taken = memory_.arrivals().take_index();
-  if (taken < 0 || stream.arrivals.compare_exchange_strong(index, taken)) return taken;
-  memory_.arrivals().give_back(taken);  // another thread launches into the stream too
-  return index;
+  if (taken < 0) return taken;
+  if (!stream.arrivals.compare_exchange_strong(index, taken)) {
+    memory_.arrivals().give_back(taken);  // another thread launches into the stream too
+    return index;
+  }
+  if (stream.lives.load()) return taken;
+  memory_.arrivals().give_back(stream.arrivals.exchange(-1));  // end() may have come before
+  return -1;
 }
 
 /// How long the GPU is busy with the launch at most, from the wait in front of it on. `inside_ns`:

@@ -1,11 +1,14 @@
 #include "intercept/slot/arrivals.hpp"
 
+#include <utility>
+
 namespace sluice::intercept {
 
 /// The count of an index goes on with its next stream, so a late write of the stream before is no
 /// number of that one.
 int Arrivals::take_index() noexcept {
   for (std::size_t i = 0; i < kStreams; ++i) {
+    if (streams_[i].used.load(std::memory_order_relaxed)) continue;
     bool free = false;
     if (streams_[i].used.compare_exchange_strong(free, true)) return static_cast<int>(i);
   }
@@ -26,9 +29,26 @@ void Arrivals::look(std::uint64_t now_ns) noexcept {
   }
 }
 
-void Arrivals::gate_closed(std::uint64_t now_ns) noexcept {
+void Arrivals::gate_closed(std::uint64_t now_ns, bool held) noexcept {
   for (std::size_t i = 0; i < kStreams; ++i) streams_[i].when_closed = arrived_[i].load();
+  held_ = held;
+  last_arrival_ns_ = now_ns;
   look(now_ns);
+}
+
+/// Whether nothing has arrived for longer than the longest work takes.
+bool Arrivals::stands_still(std::uint64_t now_ns) noexcept {
+  constexpr std::uint64_t kLeastNs = 500'000;  // what policies let a program launch behind a wait
+  std::uint64_t sum = 0;
+  for (const auto& word : arrived_) sum += word.load();
+  if (std::exchange(sum_, sum) != sum) last_arrival_ns_ = now_ns;
+  const double longest =
+      static_cast<double>(longest_ns_.load(std::memory_order_relaxed) + kLeastNs);
+  return now_ns >= last_arrival_ns_ + static_cast<std::uint64_t>(longest * time_scale_);
+}
+
+void Arrivals::turn_ended() noexcept {
+  longest_ns_.store(longest_ns_.load(std::memory_order_relaxed) / 8 * 7, std::memory_order_relaxed);
 }
 
 bool Arrivals::is_there(std::size_t index, std::uint64_t now_ns) noexcept {
@@ -45,6 +65,7 @@ bool Arrivals::is_there(std::size_t index, std::uint64_t now_ns) noexcept {
 
 bool Arrivals::complete(std::uint64_t now_ns) noexcept {
   look(now_ns);
+  if (stands_still(now_ns) || held_) return true;
   for (std::size_t i = 0; i < kStreams; ++i) {
     if (!is_there(i, now_ns)) return false;
   }

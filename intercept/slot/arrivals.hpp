@@ -37,17 +37,24 @@ class Arrivals {
   /// The stream is given work of so much GPU time, directly behind a wait or not.
   void add_work(int index, std::uint64_t ns, bool behind_wait) noexcept {
     std::atomic<std::uint64_t>& after = at(index).after_wait_ns;
+    if (ns > longest_ns_.load(std::memory_order_relaxed)) {
+      longest_ns_.store(ns, std::memory_order_relaxed);
+    }
     const std::uint64_t before = behind_wait ? 0 : after.load(std::memory_order_relaxed);
     after.store(before + ns, std::memory_order_relaxed);
   }
 
   // For the thread of the client's turns.
 
-  /// After the gate was closed.
-  void gate_closed(std::uint64_t now_ns) noexcept;
-  /// Whether all streams are at the gate, or idle. Call it now and then also while the gate is
-  /// open: it notes which streams have come to their last wait.
+  /// After the gate was closed. `held`: others had closed it before, so the GPU is there already.
+  void gate_closed(std::uint64_t now_ns, bool held) noexcept;
+  /// Whether all streams are at the gate, or idle, or wait for something that does not come:
+  /// nothing has arrived for longer than the longest work takes. A stream may wait for another one
+  /// that is at the gate. Call it now and then also while the gate is open: it notes which streams
+  /// have come to their last wait.
   [[nodiscard]] bool complete(std::uint64_t now_ns) noexcept;
+  /// The longest work of a program may have become shorter.
+  void turn_ended() noexcept;
 
  private:
   struct OfStream {
@@ -63,11 +70,16 @@ class Arrivals {
     return streams_[static_cast<std::size_t>(index)];
   }
   void look(std::uint64_t now_ns) noexcept;
+  [[nodiscard]] bool stands_still(std::uint64_t now_ns) noexcept;
   [[nodiscard]] bool is_there(std::size_t index, std::uint64_t now_ns) noexcept;
 
   const std::array<shm::TurnLine::Word, kStreams>& arrived_;
   double time_scale_;
   std::array<OfStream, kStreams> streams_;
+  std::atomic<std::uint64_t> longest_ns_{0};  ///< Of a launch, of the last turns.
+  std::uint64_t last_arrival_ns_ = 0;         ///< Since the gate closed.
+  std::uint64_t sum_ = 0;                     ///< Of the numbers that had arrived then.
+  bool held_ = false;
 };
 
 }  // namespace sluice::intercept

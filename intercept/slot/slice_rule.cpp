@@ -67,10 +67,10 @@ std::uint32_t GpuShare::tick(std::uint64_t gpu_ns, std::uint64_t jobs, std::uint
   constexpr std::uint64_t kFewJobs = 8;
   constexpr std::uint64_t kShortNs = 20'000'000;
   constexpr std::uint64_t kLongNs = 500'000'000;  // of jobs that seldom end
-  const std::uint64_t used_ns = gpu_ns - gpu_ns_;
-  const std::uint64_t worked_ns = host_ns - host_ns_;
+  const std::uint64_t used_ns = gpu_ns - std::min(gpu_ns, gpu_ns_);
+  const std::uint64_t worked_ns = host_ns - std::min(host_ns, host_ns_);
   const std::uint64_t longer_ns = std::max(used_ns, worked_ns);
-  const std::uint64_t asleep_ns = waited_ns - waited_ns_;
+  const std::uint64_t asleep_ns = waited_ns - std::min(waited_ns, waited_ns_);
   const bool few = jobs < jobs_ + kFewJobs && worked_ns + asleep_ns < kLongNs;
   if (few || longer_ns < kShortNs) return share_;
   const std::uint64_t waits =
@@ -95,6 +95,15 @@ SliceRule::Slice SliceRule::tick(const shm::Board& board, int slot, std::uint64_
   const bool shortens = slice.us != 0 && slice.us != now_.us;
   if (!shortens || now_ns - next_since_ns_ >= kSettledNs) now_ = slice;
   return now_;
+}
+
+/// Next to others that are busy, a short slice would be a small part of the GPU.
+SliceRule::Slice SliceRule::between_windows(const shm::Board& board, std::uint8_t device) noexcept {
+  if (!may_obey(board, device)) return {0, SliceState::kNotObeyed};
+  if (device < shm::kMaxDevices && board.devices[device].outside.load() != 0) {
+    return {0, SliceState::kOutside};
+  }
+  return {kBetweenWindowsUs, SliceState::kWindows};
 }
 
 SliceRule::Slice SliceRule::wanted(const shm::Board& board, int slot,
@@ -142,10 +151,7 @@ SliceRule::Slice SliceRule::wanted(const shm::Board& board, int slot,
     if (busy > 1) return {0, SliceState::kSeveral};
     return {kShortUs, state};
   }
-  if (below && opens_windows(own)) {
-    return obeys ? Slice{kBetweenWindowsUs, SliceState::kWindows}
-                 : Slice{0, SliceState::kNotObeyed};
-  }
+  if (below && !equal && opens_windows(own)) return between_windows(board, device);
   const bool holds_at_once = own.target.load() == 0;
   const std::uint32_t us = below && !equal && holds_at_once ? fitting_us(own, time_scale_) : 0;
   if (us != 0 && !obeys) return {0, SliceState::kNotObeyed};

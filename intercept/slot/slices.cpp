@@ -53,9 +53,13 @@ void Slices::apply() noexcept {
   // What the driver has set need not be set.
   const bool due = slice.us != set_now_.load().us || (slice.us != 0 && changes != changes_.load());
   if (due) result_ = set_slice(client_.device(), slice.us);
+  if (due && slice.us != 0) cannot_ = result_ != Result::kSet;
   changes_.store(changes);
   set_now_.store(slice);
-  if (slice.us == 0 || result_ == Result::kSet) return show(slice);
+  // Others take turns so that slices can be short. Here they cannot.
+  const bool in_vain = slice.state == SliceState::kSeveral && (cannot_ || client_.under_mps());
+  if (!in_vain && (slice.us == 0 || result_ == Result::kSet)) return show(slice);
+  if (in_vain && client_.under_mps()) return show({0, SliceState::kNoGroup});
   if (result_ == Result::kNone) return show({0, SliceState::kNoGroup});
   if (!std::exchange(said_, true)) {
     Line(Level::kInfo) << "the system does not let this process set its time slices";

@@ -36,6 +36,7 @@ class Slices {
   std::atomic<SliceRule::Slice> set_now_{};
   std::atomic<std::uint32_t> changes_{0};
   ChannelGroups::Result result_ = ChannelGroups::Result::kNone;
+  bool cannot_ = false;  ///< The last slice that was not the driver's could not be set.
   bool said_ = false;
 };
 

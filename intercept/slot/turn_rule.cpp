@@ -53,7 +53,8 @@ void for_each_equal(const shm::Board& board, int slot, std::uint64_t now_ns, Vis
 
 /// Whether a client loses nothing by turns: it always has work, and is bound by the GPU. In the
 /// turn of another client, the GPU is idle now and then.
-bool keeps_gpu_busy(const shm::Slot& slot, bool already) noexcept {
+bool keeps_gpu_busy(const shm::Slot& slot) noexcept {
+  const bool already = slot.turn.takes.load() != 0;
   constexpr std::uint32_t kCovers = 900;
   constexpr std::uint32_t kStillCovers = 750;
   return slot.turn.covered.load() >= (already ? kStillCovers : kCovers) &&
@@ -68,28 +69,34 @@ bool wants_short_slice(const shm::Slot& slot) noexcept {
 
 /// Whether short slices are right but for the number of busy clients, all of which can take turns
 /// at no cost.
+/// So long ago at most, something above was busy.
+constexpr std::uint64_t kAboveNs = 10'000'000'000;
+
 bool turns_pay(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept {
   const shm::Slot& own = board.slots[static_cast<std::size_t>(slot)];
   const auto info = SlotInfo::unpack(own.info.load());
-  const bool already = own.turn.takes.load() != 0;
   const auto fits = [&](const shm::Slot& client) {
     return client.reader.load() == 0 && client.turn.connected.load() == 0 &&
            wants_short_slice(client) &&
            shm::Policy::unpack(client.policy.load()).kind == shm::PolicyKind::kDevice &&
-           keeps_gpu_busy(client, already);
+           keeps_gpu_busy(client);
   };
   if (!fits(own)) return false;
   bool all = true;
   bool alone = true;
+  bool above = false;
   shm::for_each_other(board.used.load(), slot, [&](int index) {
     const shm::Slot& other = board.slots[static_cast<std::size_t>(index)];
     const SlotInfo its = SlotInfo::unpack(other.info.load());
     const bool here = its.state == shm::SlotState::kLive && its.device == info.device;
-    if (!here || its.priority > info.priority || !is_busy(other, now_ns)) return;
-    alone = false;
-    all = all && its.priority == info.priority && fits(other);
+    if (here && its.priority > info.priority) {
+      above = above || now_ns < other.busy_ns.load() + kAboveNs;
+    } else if (here && is_busy(other, now_ns)) {
+      alone = false;
+      all = all && its.priority == info.priority && fits(other);
+    }
   });
-  return all && !alone;
+  return all && !alone && above;
 }
 
 }  // namespace

@@ -39,10 +39,12 @@ void Turns::run() noexcept {
     const std::uint64_t now = base::monotonic_ns();
     const bool drained = arrivals_.complete(now);
     const bool drained_before = rule_.drains();
+    const bool held = client_.gate_closed();
     const TurnRule::Decision decision =
         rule_.look(client_.seat().board, client_.seat().slot, now, drained);
     obey(decision);
-    if (rule_.drains() && !drained_before) arrivals_.gate_closed(base::monotonic_ns());
+    if (rule_.drains() && !drained_before) arrivals_.gate_closed(base::monotonic_ns(), held);
+    if (!rule_.drains() && drained_before) arrivals_.turn_ended();
     const std::uint64_t later = base::monotonic_ns();
     if (later < decision.look_ns) base::futex_wait(called, calls, decision.look_ns - later);
   }

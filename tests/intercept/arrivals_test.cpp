@@ -25,7 +25,7 @@ class ArrivalsAtTheGate : public ::testing::Test {
     now_ += us * kUs;
     return arrivals_.complete(now_);
   }
-  void close_gate() { arrivals_.gate_closed(now_); }
+  void close_gate() { arrivals_.gate_closed(now_, false); }
 
   std::array<shm::TurnLine::Word, Arrivals::kStreams> words_{};
   std::array<std::uint64_t, Arrivals::kStreams> numbers_{};
@@ -47,9 +47,44 @@ TEST_F(ArrivalsAtTheGate, AKernelThatRunsIsWaitedForToTheNextWait) {
   gpu_comes_to(stream, 2);
   close_gate();
   EXPECT_FALSE(complete_after(30));
-  EXPECT_FALSE(complete_after(20'000)) << "whatever its duration was thought to be";
+  EXPECT_FALSE(complete_after(5000)) << "its duration was thought to be that";
   gpu_comes_to(stream, 3);
   EXPECT_TRUE(complete_after(30));
+}
+
+// Prevents: the next client waits for 20 ms for a stream that waits for one that is at the gate.
+TEST_F(ArrivalsAtTheGate, WhatWaitsForAStreamAtTheGateIsNotWaitedForWithoutEnd) {
+  const int one = arrivals_.take_index();
+  const int other = arrivals_.take_index();
+  for (int i = 0; i < 4; ++i) launch(one, 1000);
+  for (int i = 0; i < 4; ++i) launch(other, 1000);
+  gpu_comes_to(one, 1);
+  close_gate();
+  gpu_comes_to(one, 2);
+  EXPECT_FALSE(complete_after(1000));
+  EXPECT_FALSE(complete_after(400)) << "as long as its longest work may take";
+  EXPECT_TRUE(complete_after(200));
+}
+
+TEST_F(ArrivalsAtTheGate, TheLongestWorkFadesWithTheTurns) {
+  const int stream = arrivals_.take_index();
+  launch(stream, 8000);
+  launch(stream, 100);
+  gpu_comes_to(stream, 1);
+  for (int i = 0; i < 10; ++i) arrivals_.turn_ended();
+  close_gate();
+  EXPECT_FALSE(complete_after(2000));
+  EXPECT_TRUE(complete_after(1000)) << "8 ms x (7/8)^10 and 0.5 ms";
+}
+
+// Prevents: the same after a turn that ended while a job above held the gate.
+TEST_F(ArrivalsAtTheGate, WhereOthersHoldTheGateTheGpuIsThere) {
+  const int stream = arrivals_.take_index();
+  launch(stream, 5000);
+  launch(stream, 5000);
+  gpu_comes_to(stream, 1);
+  arrivals_.gate_closed(now_, true);
+  EXPECT_TRUE(complete_after(0));
 }
 
 // Prevents: a wait for a number that does not come, because nothing more is queued.
@@ -124,7 +159,7 @@ TEST(ArrivalsOfASlowGpu, TakeLonger) {
   const int stream = arrivals.take_index();
   arrivals.add_work(stream, 100 * kUs, true);
   words[0].store(arrivals.next(stream));
-  arrivals.gate_closed(1);
+  arrivals.gate_closed(1, false);
   EXPECT_FALSE(arrivals.complete(900 * kUs));
   EXPECT_TRUE(arrivals.complete(1001 * kUs));
 }

@@ -92,6 +92,12 @@ TEST_F(TimeSliceRule, InWindowsThoseBelowHaveTheGpu) {
   EXPECT_EQ(after(600), kIn) << "also for several";
   rule_ = SliceRule{};
   EXPECT_EQ(after(600, kServer), kBetween);
+  board_->devices[0].outside.store(1);
+  EXPECT_EQ(after(40, kServer), (Slice{0, SliceState::kOutside})) << "it would be a small part";
+  board_->devices[0].outside.store(0);
+  add_client(3, 5, "serve too");
+  EXPECT_EQ(after(600, kServer).us, 0U) << "next to an equal, too";
+  board_->slots[3].info.store(0);
   server.steps.state.store(static_cast<std::uint32_t>(shm::StepState::kNoWindow));
   EXPECT_NE(after(600, kServer), kBetween);
 }

@@ -189,12 +189,35 @@ class TurnsWithoutWeights : public Turns {
     client.busy_ns.store(now_);
     return index;
   }
+  void SetUp() override {
+    Turns::SetUp();
+    above_ = add(0, 7);
+    slot(above_).busy_ns.store(now_);
+  }
   [[nodiscard]] int how_many() const {
     int should = 0;
     for (int i = 0; i < count_; ++i) should += should_take_turns(*board_, i, now_);
     return should;
   }
+  int above_ = 0;
 };
+
+// Prevents: turns for the rest of the day after the critical program's last request.
+TEST_F(TurnsWithoutWeights, WhereNothingAboveIsBusyThereAreNone) {
+  add_busy();
+  add_busy();
+  EXPECT_EQ(how_many(), 2);
+  slot(above_).busy_ns.store(now_ - 11'000 * kMs);
+  EXPECT_EQ(how_many(), 0);
+}
+
+// Prevents: two take turns, and a third one that does not fit runs in all of them.
+TEST_F(TurnsWithoutWeights, ANewcomerMustBeAsBusyAsAnybodyWhoBegins) {
+  for (const int i : {add_busy(), add_busy()}) slot(i).turn.takes.store(1);
+  EXPECT_EQ(how_many(), 2);
+  slot(add_busy()).turn.covered.store(850);
+  EXPECT_EQ(how_many(), 0);
+}
 
 TEST_F(TurnsWithoutWeights, ThoseThatKeepTheGpuBusyTakeTurns) {
   const int a = add_busy();
@@ -214,8 +237,7 @@ TEST_F(TurnsWithoutWeights, WhereOneLeavesTheGpuIdleThereAreNone) {
   slot(a).gpu_share.store(800);
   slot(a).turn.covered.store(800);
   EXPECT_EQ(how_many(), 0) << "it pauses";
-  slot(a).turn.takes.store(1);
-  slot(1).turn.takes.store(1);
+  for (const int i : {a, a + 1}) slot(i).turn.takes.store(1);
   EXPECT_EQ(how_many(), 2) << "a little less does not end them";
   slot(a).turn.covered.store(700);
   EXPECT_EQ(how_many(), 0);

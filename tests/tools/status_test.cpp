@@ -140,7 +140,7 @@ TEST_F(Status, SaysWhichTimeSliceIsSetAndWhyNot) {
   expect_says(text(), "time slice 100us");
   client.slice_us.store(0);
   state_is(shm::SliceState::kSeveral);
-  expect_says(text(), "time slice of the driver: several programs are busy, and one of them ");
+  expect_says(text(), "time slice of the driver: several programs are busy, and one of th");
   state_is(shm::SliceState::kOutside);
   expect_says(text(), "time slice of the driver: programs outside Sluice use the GPU");
   state_is(shm::SliceState::kRefused);
