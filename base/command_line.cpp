@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -9,8 +10,10 @@
 #include <iostream>
 #include <utility>
 
+#include "base/help_text.hpp"
 #include "base/nearest.hpp"
 #include "base/session.hpp"
+#include "base/terminal.hpp"
 
 namespace sluice::base {
 
@@ -70,7 +73,9 @@ std::optional<int> parse(CLI::App& app, int argc, const char* const* argv) {
     refuse_bad_variables(app);
     return std::nullopt;
   } catch (const CLI::CallForHelp&) {
-    std::cout << app.help() << '\n';
+    // In a pipe, lines stay as they are: the man pages are made of them.
+    const auto columns = isatty(STDOUT_FILENO) == 1 ? terminal_columns() : std::nullopt;
+    std::cout << (columns ? wrapped_help(app.help(), *columns) : app.help()) << '\n';
     return kExitFine;
   } catch (const CLI::ParseError& error) {
     std::string name = app.get_name();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/gpus.hpp"
@@ -44,17 +45,18 @@ Place find_place(const ServeOptions& options, const base::Install& install) {
 }
 
 /// Replaces this process by the server with the interposer, which begins and announces its jobs.
-/// The server gives way to nobody, so its policy is none.
+/// The server gives way to nobody, so its policy is none. A name that `sluice exec` gave it stays.
 [[noreturn]] void become_gated(const ServeOptions& options, const base::Install& install,
                                Place place, int argc, char** argv) {
   const std::string gpu = place == Place::kRealGpu ? "real" : "sim";
+  const char* name = std::getenv("SLUICE_NAME");
   std::vector<std::string> args{install.subcommand("exec"),
                                 "--priority",
                                 "1",
                                 "--policy",
                                 "none",
                                 "--name",
-                                "serve",
+                                name != nullptr && *name != '\0' ? name : "serve",
                                 "--gpu",
                                 gpu,
                                 "--session",

@@ -14,9 +14,9 @@ from sluice_tools.compare import cli
 from sluice_tools.errors import CommandError
 from sluice_tools.grammar import parse_target
 from sluice_tools.measure import table, verdict
-from sluice_tools.measure.commands import Judged
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Rows
 from sluice_tools.measure.summary import Entry
+from sluice_tools.measure.watch import Judged
 
 needs_build = pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="needs a build of Sluice")
 _CRITICAL = ["sluice-example-spin", "--kernels", "20", "--kernel-us", "40", "--period-ms", "6"]
@@ -80,11 +80,20 @@ def test_two_programs_alone_bare_and_gated(tmp_path):
     assert 3000 < float(rows["best effort alone", BEST_EFFORT]["per_s"]) <= 10000
     assert int(rows["device:200us", BEST_EFFORT]["waited"]) > 0
     assert rows["bare", BEST_EFFORT]["waited"] == "0"
-    assert "SIMULATED" in out and "Under device:200us the critical p50 falls from" in out
-    assert max(map(len, out.splitlines()[4:])) <= 100
-    assert "critical latency" in (tmp_path / "out" / "compare.html").read_text()
-    code, _, err = compare(tmp_path, "--policy", "device:200us")
+    assert "SIMULATED" in out and "PROBABLY" in out and "after 1 round: the critical p50 is" in " ".join(out.split())
+    table_of = out[: out.index("next: ")].splitlines()[3:]
+    assert max(map(len, table_of)) <= 100
+    page = (tmp_path / "out" / "compare.html").read_text()
+    assert "Latency against speed" in page and "device:200us: best effort" in page
+    assert "| device:200us |" in (tmp_path / "out" / "compare.md").read_text()
+    code, out, err = compare(tmp_path, "--policy", "device:200us", "--json")
     assert code == 0 and "4 of 4 cells are measured already" in err
+    told = json.loads(out)
+    assert told == json.loads((tmp_path / "out" / "compare.json").read_text())
+    assert (
+        told["answer"] in ("YES", "NO") and told["sure"] is False and "one round has no spread" in told["verdict"][-1]
+    )
+    assert told["commands"][0].endswith("exec --priority 1 -- " + " ".join(_CRITICAL))
 
 
 @needs_build
@@ -164,21 +173,19 @@ def test_other_commands_need_another_folder(tmp_path):
 
 @needs_build
 def test_a_command_that_ends_by_itself_is_said(tmp_path):
-    code, out, err = compare(
-        tmp_path, "--policy", "device:200us", "--json", critical=["sh", "-c", "echo no such model; exit 3"]
-    )
-    assert code == 1
-    assert "the critical command exited with 3: no such model" in err
-    failed = json.loads(out)["failed"]
-    assert len(failed) == 3 and failed[0].startswith("Not measured: alone")
-    assert rows_of(tmp_path).keys() == {("best effort alone", BEST_EFFORT)}
+    """It would do so in each cell: the others are not tried."""
+    code, out, err = compare(tmp_path, "--json", critical=["sh", "-c", "echo no such model; exit 3"])
+    assert (code, out) == (1, "")
+    assert "sluice compare: the critical command exited with 3: no such model" in err
+    assert len([line for line in err.splitlines() if "[" in line]) == 1
 
 
 @needs_build
 def test_a_command_that_uses_no_gpu_is_said(tmp_path):
-    code, _, err = compare(tmp_path, "--policy", "device:200us", "--start-limit", "1", best_effort=["sleep", "100"])
+    code, out, err = compare(tmp_path, "--start-limit", "5", best_effort=["sleep", "100"])
     assert code == 1
-    assert "the best effort command has launched nothing on the GPU within 1 s" in err
+    assert "the best effort command has launched nothing on the GPU within 5 s" in err
+    assert "\nalone " in out, "what is measured is shown"
 
 
 @needs_build
@@ -215,6 +222,13 @@ def test_a_signal_ends_both_programs(tmp_path, number, code):
         time.sleep(0.05)
 
 
+def test_help_fits_80_columns(monkeypatch):
+    """A terminal breaks longer lines within words."""
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = cli._parser().format_help().splitlines()
+    assert max(map(len, lines)) <= 80
+
+
 def test_the_command_line_is_three_parts():
     assert cli.split(["-x", "--", "a", "-b", "--", "c", "--", "d"]) == (["-x"], ["a", "-b"], ["c", "--", "d"])
     for wrong in ([], ["--"], ["--", "a"], ["--", "a", "--"], ["a", "--", "--", "b"]):
@@ -231,6 +245,11 @@ def test_the_command_line_is_three_parts():
         ["--target", "p99=0.9x"],
         ["--seconds", "0"],
         ["--repeats", "0"],
+        ["--ready", "8000"],
+        ["--latency", "took ([0-9]+)"],
+        ["--load", "true", "--latency", "took ([0-9]+"],
+        ["--load", "true", "--latency", "took (?:[0-9]+)"],
+        ["--load", "true", "--latency", "took (?P<minutes>[0-9]+)"],
     ],
 )
 def test_wrong_usage_runs_nothing(monkeypatch, capsys, tmp_path, options):

@@ -199,7 +199,27 @@ def test_against_alone(tmp_path, report):
     with (tmp_path / "t.csv").open() as text:
         rows = list(csv.DictReader(text))
     assert [row["p50_x_alone"] for row in rows] == ["1.1", ""]
-    assert summary.NO_ALONE in (tmp_path / "together" / "report.html").read_text()
+    page = (tmp_path / "together" / "report.html").read_text()
+    assert "<th>× alone</th>" in page and '<td class=" none">-</td>' in page
+    assert "Name runs of each model alone" not in page and "held s" not in page, "nobody was held"
+
+
+def test_without_a_run_alone_there_are_no_empty_columns(tmp_path, report):
+    pair(tmp_path / "together")
+    code, _, _ = report(tmp_path / "together")
+    page = (tmp_path / "together" / "report.html").read_text()
+    assert code == 0 and "× alone</th>" not in page and "kept</th>" not in page
+    assert "Name runs of each model alone, and × alone and kept are here, too." in page
+    assert page.index("<h2>What was the slowest") < page.index("<h2>Summary</h2>") < page.index("<h2>Next</h2>")
+
+
+def test_a_comparison_begins_with_the_table_and_hints_once(tmp_path, report):
+    for name in ("one", "two"):
+        pair(tmp_path / name)
+    code, _, _ = report(tmp_path / "one", tmp_path / "two")
+    page = (tmp_path / "one" / "report.html").read_text()
+    assert code == 0 and page.index("<h2>Summary</h2>") < page.index("<h2>What was the slowest")
+    assert page.count("Only a trace tells") == 0 and page.count("sluice run EXPERIMENT --trace") == 1
 
 
 def test_a_simulated_run_alone_is_no_base_for_a_real_one(tmp_path):

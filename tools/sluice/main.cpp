@@ -26,7 +26,7 @@ struct Command {
 
 constexpr std::array kCommands{
     Command{"exec", "run any program, unchanged, with a priority and a policy"},
-    Command{"compare", "measure two programs of your own: alone, with nothing gated, and gated"},
+    Command{"compare", "is it worth it? measure two programs of your own, with Sluice and without"},
     Command{"status", "show who runs, who is held, and why"},
     Command{"top", "the same, live: activity, holds, rates, job durations; change policies"},
     Command{"set", "give a running client another priority, policy or target"},

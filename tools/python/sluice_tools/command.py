@@ -1,7 +1,9 @@
 """What all commands share."""
 
+import codecs
 import importlib.util
 import io
+import locale
 import os
 import signal
 import sys
@@ -28,10 +30,19 @@ def run_command(command: str, job) -> int:
         signal.signal(signal.SIGTERM, old)
 
 
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """In place of what the terminal's encoding does not have."""
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end]
+    return "".join({"×": "x", "†": "*"}.get(sign) or ascii(sign)[1:-1] for sign in text), error.end
+
+
 def _run(command: str, job) -> int:
+    codecs.register_error("plain", _plain)
+    encoding = locale.nl_langinfo(locale.CODESET)  # the launcher's -X utf8 hides it
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what the terminal cannot show is no reason to fail
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(encoding=encoding, errors="plain")
     try:
         code = job()
         sys.stdout.flush()

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from sluice_tools.measure import experiments
-from sluice_tools.measure.commands import Commands, Timing
+from sluice_tools.measure.commands import Commands, Setting, Timing
 from sluice_tools.measure.programs import mps
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Cell
 from sluice_tools.measure.sitting import Group
@@ -61,13 +61,15 @@ def _python(options, mode: str, repeat: int) -> Group:
 
     @contextlib.contextmanager
     def opened():
-        with mps(options.sluice, mode == "MPS") as environment:
-            made = Commands(options.sluice, options.gpu, commands, timing, options.out / "python", environment)
+        with (
+            mps(options.sluice, mode == "MPS") as environment,
+            Commands(options.sluice, options.gpu, commands, timing, options.out / "python", environment) as made,
+        ):
 
             def measure(cell: Cell) -> list:
                 policy = cell.name if cell.name not in shown else "none"
                 label = f"{mode}-{cell.name}-{repeat}".replace(" ", "-").replace(":", "-")
-                return made.measure(shown.get(cell.name, (CRITICAL, BEST_EFFORT)), policy, label)
+                return made.measure(Setting(shown.get(cell.name, (CRITICAL, BEST_EFFORT)), policy), label)
 
             yield measure
 

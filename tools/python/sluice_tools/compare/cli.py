@@ -2,44 +2,56 @@
 
 import argparse
 import contextlib
-import json
 import math
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from sluice_tools.command import run_command
-from sluice_tools.errors import Parser, usage_error
+from sluice_tools.compare import show
+from sluice_tools.compare.answer import MOST_ROUNDS, Answer, decide
+from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, CommandError, Parser, run_error, usage_error
 from sluice_tools.grammar import Target, required_policy, required_target
-from sluice_tools.measure import page, table, verdict
-from sluice_tools.measure.commands import Commands, Timing
+from sluice_tools.measure import table, verdict
+from sluice_tools.measure.commands import Commands, Requests, Setting, Timing
 from sluice_tools.measure.experiments import sluice_program
-from sluice_tools.measure.needs import gpus, need_mps, time_scale, version
+from sluice_tools.measure.load import Latency, run_once
+from sluice_tools.measure.needs import gpus, need_mps, others_on_gpu, time_scale, version
 from sluice_tools.measure.programs import mps
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, FIELDS, TARGET_FIELDS, Cell, Rows, claim, output_folder
-from sluice_tools.measure.sitting import Group, Sitting
+from sluice_tools.measure.sitting import Group, Outcome, Sitting
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, Entry, summarize
 
 _USAGE = "sluice compare [OPTIONS] -- CRITICAL COMMAND -- BEST-EFFORT COMMAND"
 _EXAMPLES = """\
-Both commands must run until SIGTERM ends them. Every cell starts them again. They need no change: a job
-of the critical command begins with the first launch when the command is idle, and ends when its GPU work
-is done. A program can also mark its jobs with sluice_job_begin() and sluice_job_end(). The speed of the
-best-effort command is its launches per second.
+Both commands must run until SIGTERM ends them. They need no change: a job of
+the critical command begins with the first launch when the command is idle, and
+ends when its GPU work is done. The speed of the best-effort command is its
+launches per second.
+
+A server that waits for requests needs a load generator: --load runs a shell
+command when the server is ready, and again whenever it ends. The first verdict
+comes after one round, of about a minute and the time to load; more rounds
+follow until it is sure.
 
 examples:
-  sluice compare -- python serve.py -- python train.py
-  sluice compare --target p99=20ms --seconds 30 -- ./server --port 8000 -- python train.py
-  sluice compare --policy device:200us --policy event:2 --mps -- python serve.py -- python train.py
-  sluice compare --gpu sim --seconds 5 -- sluice-example-spin --period-ms 20 -- sluice-example-spin
+  sluice compare -- python serve_and_send.py -- python train.py
+  sluice compare --load 'hey -z 1h http://127.0.0.1:8000/' \\
+      -- uvicorn app:app -- python train.py
+  sluice compare --ready http://127.0.0.1:8000/health --load ./send.sh \\
+      --latency 'took ([0-9.]+) ms' -- vllm serve MODEL -- python train.py
+  sluice compare --target p99=20ms -- ./server_with_load -- python train.py
+  sluice compare --gpu sim --seconds 5 -- sluice-example-spin --period-ms 20 \\
+      -- sluice-example-spin
 
-Called again with the same --out, it measures only what is missing. Exit codes: 0; 1 a cell failed;
+Called again with the same --out, it goes on. Files: compare.md, compare.json
+and compare.html there. Exit codes: 0; 1 a cell failed, or nobody sent requests;
 2 wrong usage; 130 ended by Ctrl-C (prints what is measured)
 """
 BARE = "bare"
 DEFAULT = "device:200us"
 ROW_FIELDS = (*FIELDS, *TARGET_FIELDS)
-_POLICIES = ("device:100us", DEFAULT, "device:500us", "device:2000us")
 _FIGURES = ("p50", "p99", "mean", "max")
 
 
@@ -49,50 +61,44 @@ def _parser() -> argparse.ArgumentParser:
         usage=_USAGE,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Measure two programs of your own on one GPU: each alone, both bare (nothing gated), "
-        "both under the default policy and other values of T. Ends with a table, a verdict "
-        "and a page.",
+        description="Is Sluice worth it for two programs of your own? Measures each alone, both as\n"
+        "without Sluice (bare), and both with it, in rounds. Ends with a verdict, a table\nand a page.",
     )
-    parser.add_argument(
-        "--policy",
-        action="append",
-        metavar="P",
-        help=f"a policy of the best-effort command; may be given again (default: {', '.join(_POLICIES)})",
+    add = parser.add_argument
+    add("--load", default="", metavar="CMD", help="a shell command that sends requests to the critical command")
+    add(
+        "--ready",
+        default="",
+        metavar="WHAT",
+        help="when the load begins: a port that is open, a URL that answers, or a shell command that succeeds "
+        "(default: the critical command listens on a port)",
     )
-    parser.add_argument(
+    add("--setup", default="", metavar="CMD", help="a shell command to run before the two of a round start")
+    add("--cleanup", default="", metavar="CMD", help="and one to run after they have ended")
+    add(
+        "--latency",
+        metavar="REGEX|FILE",
+        help="the latency that counts, instead of jobs: what a group of this expression finds in the lines of the "
+        "load generator, in ms (or in a group named us, ms, s; or p50, p99, mean of a summary), or the last number "
+        "of each line that it appends to this file",
+    )
+    add("--policy", action="append", metavar="P", help=f"of best effort; may be given again (default: {DEFAULT})")
+    add(
         "--target",
         action="append",
         default=[],
         metavar="T",
-        help="what is good enough, as p99=20ms or p99=1.2x: chooses T for it, and also measures the critical command "
-        "with this target (of p50 and p99; mean and max only choose T); may be given again",
+        help="what is good enough, as p99=20ms or p99=1.2x: also measures the critical command with this target (of "
+        "p50 and p99), and chooses among several policies device:Tus; may be given again",
     )
-    parser.add_argument("--seconds", type=float, default=15.0, metavar="S", help="measured time of a cell (default 15)")
-    parser.add_argument(
-        "--warm-up",
-        type=float,
-        default=5.0,
-        metavar="S",
-        help="time between the first work and the measured time (default 5)",
-    )
-    parser.add_argument(
-        "--start-limit",
-        type=float,
-        default=300.0,
-        metavar="S",
-        help="the longest that a command may load (default 300)",
-    )
-    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="default 3")
-    parser.add_argument(
-        "--mps", action="store_true", help="under an MPS daemon of its own, best effort with the lower client priority"
-    )
-    parser.add_argument(
-        "--gpu", choices=("real", "sim"), default="real", help="sim: the simulated GPU, for programs of the driver API"
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("results/compare"), metavar="DIR", help="default results/compare"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    add("--seconds", type=float, default=8.0, metavar="S", help="measured time of a cell (default 8)")
+    add("--warm-up", type=float, default=5.0, metavar="S", help="time before the measured time (default 5)")
+    add("--start-limit", type=float, default=300.0, metavar="S", help="the longest that a command may load (300)")
+    add("--repeats", type=int, metavar="N", help=f"rounds (default: until the answer is sure, at most {MOST_ROUNDS})")
+    add("--mps", action="store_true", help="under an MPS daemon of its own, best effort with the lower client priority")
+    add("--gpu", choices=("real", "sim"), default="real", help="sim: the simulated GPU, for driver API programs")
+    add("--out", type=Path, default=Path("results/compare"), metavar="DIR", help="default results/compare")
+    add("--json", action="store_true", help="print JSON instead of the table")
     return parser
 
 
@@ -116,12 +122,18 @@ def _options(arguments: list):
     own, critical, best_effort = split(arguments)
     options = parser.parse_args(own)
     options.commands = {CRITICAL: critical, BEST_EFFORT: best_effort}
-    options.policies = list(dict.fromkeys(str(required_policy(text)) for text in options.policy or _POLICIES))
+    options.policies = list(dict.fromkeys(str(required_policy(text)) for text in options.policy or [DEFAULT]))
     if "none" in options.policies:
         raise usage_error("--policy: 'none' is always measured, as bare")
     options.targets = [(text, required_target(text, _FIGURES)) for text in dict.fromkeys(options.target)]
-    if not all(0 < value < math.inf for value in (options.seconds, options.start_limit, options.repeats)):
+    rounds = MOST_ROUNDS if options.repeats is None else options.repeats
+    if not all(0 < value < math.inf for value in (options.seconds, options.start_limit, rounds)):
         raise usage_error("--seconds, --start-limit and --repeats must be above 0")
+    if options.ready and not options.load:
+        raise usage_error("--ready says when --load begins, and there is no --load")
+    if options.latency and not options.load:
+        raise usage_error("--latency is what --load prints, and there is no --load")
+    options.latency = Latency(options.latency) if options.latency else None
     if not 0 <= options.warm_up < math.inf:
         raise usage_error("--warm-up must be 0 or more")
     return options
@@ -147,37 +159,49 @@ def _for_exec(text: str, target: Target, scale: float) -> str:
     return text if target.relative or scale == 1 else f"{target.figure}={target.limit * 1e3 * scale:.0f}us"
 
 
-def _group(options, sluice: str, folder: Path, mode: str, scale: float) -> Group:
-    """All cells before the next repeat, so that a drift of the machine shows as range."""
+@contextlib.contextmanager
+def _prepared(options, folder: Path) -> Iterator[None]:
+    """Between --setup and --cleanup."""
+    log, environment = folder / "setup.log", {}
+    folder.mkdir(parents=True, exist_ok=True)
+    if options.setup and (why := run_once(options.setup, log, environment)):
+        raise run_error(f"the --setup command {why}")
+    try:
+        yield
+    finally:
+        if options.cleanup and (why := run_once(options.cleanup, log, environment)):
+            print(f"sluice compare: the --cleanup command {why}", file=sys.stderr)
+
+
+def _group(options, sluice: str, folder: Path, mode: str, scale: float, repeat: int) -> Group:
+    """One round: the commands are started once, and again where a condition asks for it."""
     timing = Timing(options.seconds, options.warm_up, options.start_limit)
-    shown = {ALONE: (CRITICAL,), BEST_EFFORT_ALONE: (BEST_EFFORT,)}
     held = {
         _row_of(text, options): _for_exec(text, target, scale) for text, target in options.targets if _is_held(target)
     }
     lasting = options.seconds + options.warm_up
+    both, usual = (CRITICAL, BEST_EFFORT), _usual(options)
+    settings = {ALONE: Setting((CRITICAL,), usual)}
+    together = {BARE: Setting(both, usual, bare=True)} | {policy: Setting(both, policy) for policy in options.policies}
+    # In turns, so that a drift of the machine favours none.
+    settings |= together if repeat % 2 else dict(reversed(together.items()))
+    settings |= {name: Setting(both, usual, target) for name, target in held.items()}
+    settings[BEST_EFFORT_ALONE] = Setting((BEST_EFFORT,), usual)
 
     @contextlib.contextmanager
     def opened():
-        with mps(sluice, options.mps) as environment:
-            commands = Commands(sluice, options.gpu, options.commands, timing, folder / "output", environment, scale)
+        output = folder / "output"
+        requests = Requests(options.load, options.ready, options.latency)
+        with (
+            _prepared(options, output),
+            mps(sluice, options.mps) as environment,
+            Commands(sluice, options.gpu, options.commands, timing, output, environment, scale, requests) as commands,
+        ):
+            yield lambda cell: commands.measure(
+                settings[cell.name], re.sub(r"[ =,:]+", "-", f"{cell.name}-{cell.repeat}")
+            )
 
-            def measure(cell: Cell) -> list:
-                roles = shown.get(cell.name, (CRITICAL, BEST_EFFORT))
-                target = held.get(cell.name, "")
-                policy = _usual(options) if target else "none" if cell.name in (*shown, BARE) else cell.name
-                label = re.sub(r"[ =,]+", "-", f"{cell.name}-{cell.repeat}")
-                return commands.measure(roles, policy, label, target)
-
-            yield measure
-
-    return Group(
-        [
-            Cell("", mode, name, repeat, lasting)
-            for repeat in range(1, options.repeats + 1)
-            for name in (*shown, BARE, *options.policies, *held)
-        ],
-        opened,
-    )
+    return Group([Cell("", mode, name, repeat, lasting) for name in settings], opened)
 
 
 def _settings(options, sluice: str, name: str) -> dict:
@@ -188,18 +212,16 @@ def _settings(options, sluice: str, name: str) -> dict:
         "seconds": options.seconds,
         "warm_up": options.warm_up,
         "sluice": version(sluice),
+        "load": options.load,
+        "latency": options.latency.text if options.latency else "",
     }
 
 
-def answers(options, entries: list[Entry]) -> list[str]:
-    """The verdict, the most important sentence first."""
+def _said(options, entries: list[Entry]) -> list[str]:
+    """What follows the answer: which T, and what targets bring."""
     by_cell = {entry.cell: entry for entry in entries}
-    found = []
-    if BARE in by_cell:
-        judged = [policy for policy in dict.fromkeys((DEFAULT, *options.policies)) if policy in by_cell]
-        found += [verdict.judge(by_cell[BARE], by_cell[policy]) for policy in judged[:1]]
     wanted = [target for _, target in options.targets] or [None]
-    found += [verdict.choose_spacing(entries, target, by_cell.get(BARE)) for target in wanted]
+    found = [verdict.choose_spacing(entries, target, by_cell.get(BARE)) for target in wanted]
     found += [
         verdict.judge_target(text, by_cell[_row_of(text, options)], by_cell.get(_usual(options)))
         for text, _ in options.targets
@@ -208,69 +230,84 @@ def answers(options, entries: list[Entry]) -> list[str]:
     return [text for text in found if text]
 
 
-def _about(name: str, options, mode: str) -> list[str]:
-    simulated = " SIMULATED: times are the simulated GPU's." if options.gpu == "sim" else ""
-    return [
-        f"{name}, {mode}.{simulated}",
-        f"critical: {' '.join(options.commands[CRITICAL])}",
-        f"best effort: {' '.join(options.commands[BEST_EFFORT])}",
-        f"{BARE}: policy none, so Sluice observes both and gates nothing.",
-    ]
+class _Comparison:
+    """Rounds, until the answer is sure."""
 
+    def __init__(self, options, sluice: str, gpu: dict, folder: Path, rows: Rows):
+        self._options = options
+        self._sluice = sluice
+        self._name, self._uuid = gpu["name"], gpu["uuid"]
+        self._folder = folder
+        self._rows = rows
+        self._mode = "MPS + priority" if options.mps else "time-sliced"
+        self._others: dict[str, None] = {}
 
-def _show(options, rows: Rows, folder: Path, name: str, mode: str) -> None:
-    entries = summarize([row for row in rows.rows if row["mode"] == mode])
-    about, said = _about(name, options, mode), answers(options, entries)
-    failures = table.failures([row for row in rows.errors if row["mode"] == mode])
-    markdown = "\n\n".join(["\n".join(about), table.markdown(entries), *table.notes(entries), *failures, *said])
-    (folder / "compare.md").write_text(markdown + "\n")
-    has_page = page.can_write()
-    if has_page:
-        page.write(
-            folder / "compare.html",
-            "compare",
-            "Sluice: two programs on one GPU",
-            [(about[0], options.gpu == "sim")],
-            entries,
-            said,
-            closing=about[1:] + failures,
+    def _answer(self) -> Answer | None:
+        rows = [row for row in self._rows.rows if row["mode"] == self._mode]
+        return decide(rows, BARE, _usual(self._options)) if rows else None
+
+    def _look_around(self) -> None:
+        """Says once who else uses the GPU: nobody else looks."""
+        for text in others_on_gpu(self._uuid) if self._options.gpu == "real" else []:
+            if text not in self._others:
+                print(f"sluice compare: another program uses this GPU: {text}; end it, or its work counts, too",
+                      file=sys.stderr)  # fmt: skip
+            self._others[text] = None
+
+    def _round(self, repeat: int) -> Outcome:
+        self._look_around()
+        group = _group(self._options, self._sluice, self._folder, self._mode, time_scale(self._name), repeat)
+        sitting = Sitting("sluice compare", self._rows, [group], machine={"gpu": self._name})
+        if sitting.missing:
+            print(f"sluice compare: round {repeat}", file=sys.stderr)
+        return sitting.run()
+
+    def measure(self) -> int:
+        """The exit code."""
+        most, code = self._options.repeats or MOST_ROUNDS, EXIT_FINE
+        for repeat in range(1, most + 1):
+            outcome = self._round(repeat)
+            code = code or outcome.exit_code
+            if outcome.interrupted:
+                return outcome.exit_code
+            answer = self._answer()
+            if answer and repeat < most:
+                print("\n".join(f"sluice compare: {text}" for text in answer.text), file=sys.stderr)
+            if outcome.failed or (not self._options.repeats and answer and answer.sure):
+                break
+        return code
+
+    def show(self) -> int:
+        entries = summarize([row for row in self._rows.rows if row["mode"] == self._mode])
+        failures = table.failures([row for row in self._rows.errors if row["mode"] == self._mode])
+        head = show.about(self._options, self._name, self._mode, list(self._others))
+        answer = self._answer()
+        return show.Shown(self._options, head, entries, answer, _said(self._options, entries), failures).write(
+            self._folder
         )
-    if options.json:
-        print(
-            json.dumps(
-                {
-                    "gpu": name,
-                    "mode": mode,
-                    "cells": [vars(entry) for entry in entries],
-                    "verdict": said,
-                    "failed": failures,
-                },
-                indent=2,
-            )
-        )
-        return
-    print(table.wrapped([*about, "", table.text(entries), *table.notes(entries), *failures, "", *said]))
-    print(f"\npage: {folder / 'compare.html'}" if has_page else f"\n{page.MISSING}")
 
 
 def _run(options) -> int:
     sluice = sluice_program()
-    name = gpus(sluice, options.gpu)["devices"][0]["name"]
+    gpu = gpus(sluice, options.gpu)["devices"][0]
     if options.mps:
         need_mps("time slicing (without --mps)")
-    mode = "MPS + priority" if options.mps else "time-sliced"
     with output_folder(options.out) as folder:
         claim(
             folder / "commands.json",
-            _settings(options, sluice, name),
-            "the comparison of other commands, or of these with another --seconds, --warm-up, GPU, folder or version",
+            _settings(options, sluice, gpu["name"]),
+            "the comparison of other commands, or of these with another --seconds, --warm-up, --load, --latency, GPU, "
+            "folder or version",
         )
         rows = Rows(folder / "compare.csv", ROW_FIELDS)
-        result = Sitting(
-            "sluice compare", rows, [_group(options, sluice, folder, mode, time_scale(name))], machine={"gpu": name}
-        ).run()
-        _show(options, rows, folder, name, mode)
-    return result.exit_code
+        comparison = _Comparison(options, sluice, gpu, folder, rows)
+        try:
+            code = comparison.measure()
+        except CommandError:
+            if rows.rows:
+                comparison.show()
+            raise
+        return comparison.show() or code if rows.rows or rows.errors else code or EXIT_FAILED
 
 
 def main() -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from sluice_tools.command import run_command
 from sluice_tools.demo.plan import DEFAULT, PHASES, ROLES, experiment
 from sluice_tools.errors import Parser, usage_error
-from sluice_tools.measure import experiments, needs, table, verdict
+from sluice_tools.measure import answer_page, experiments, needs, table, verdict
 from sluice_tools.measure.rows import Cell, Rows, claim, output_folder
 from sluice_tools.measure.sitting import Group, Sitting
 from sluice_tools.measure.summary import summarize
@@ -79,27 +79,41 @@ def _about(gpus: dict, device: int) -> str:
     )
 
 
-def _text(entries: list, about: str, folder: Path) -> str:
+_COMMANDS = "critical: ResNet-50 as one CUDA graph, about every 6 ms; best effort: ResNet-152, batch 256"
+
+
+def _verdict(entries: list) -> list[str]:
     by_cell = {entry.cell: entry for entry in entries}
-    lines = [
-        about,
-        "critical: ResNet-50 as one CUDA graph, about every 6 ms; best effort: ResNet-152, batch 256",
-        "",
-        table.text(entries),
-        *table.notes(entries),
+    return [verdict.judge(by_cell["none"], by_cell[DEFAULT])] if {"none", DEFAULT} <= by_cell.keys() else []
+
+
+def _next(folder: Path) -> list[str]:
+    sluice = experiments.sluice_word()
+    return [
+        f"your own two programs: `{sluice} compare --load CMD -- SERVER COMMAND -- BEST-EFFORT COMMAND`",
+        f"the timeline of these: `{sluice} report {folder}`",
     ]
-    if {"none", DEFAULT} <= by_cell.keys():
-        lines += ["", verdict.judge(by_cell["none"], by_cell[DEFAULT])]
-    return (
-        table.wrapped(
-            [
-                *lines,
-                "",
-                f"next: sluice report {folder}",
-                "      sluice compare -- CRITICAL COMMAND -- BEST-EFFORT COMMAND    (programs of your own)",
-            ]
-        )
-        + "\n"
+
+
+def _text(entries: list, about: str, folder: Path) -> str:
+    following = [text.replace("`", "") for text in _next(folder)]
+    lines = [about, _COMMANDS, "", table.text(entries), *table.notes(entries), "", *_verdict(entries), ""]
+    return table.wrapped([*lines, f"next: {following[0]}", *(f"      {text}" for text in following[1:])]) + "\n"
+
+
+def _page(entries: list, gpus: dict, device: int, folder: Path) -> str:
+    about = _about(gpus, device)
+    kinds = [(about, gpus["kind"] == "simulated")]
+    answers = _verdict(entries) or ["Not all phases were measured."]
+    return answer_page.render(
+        "demo",
+        "Two models on one GPU",
+        kinds,
+        answers,
+        entries,
+        notes=table.notes(entries),
+        following=_next(folder),
+        closing=[_COMMANDS],
     )
 
 
@@ -128,9 +142,12 @@ def _demo(options) -> int:
         outcome = Sitting("sluice demo", rows, _groups(how, folder)).run()
         entries = summarize(rows.rows)
         text = _text(entries, _about(gpus, options.device), folder)
+        print(_json(entries, gpus) if options.json else text, end="", flush=True)  # first: the disk may be full
         (folder / "table.txt").write_text(text)
         (folder / "results.json").write_text(_json(entries, gpus))
-        print(_json(entries, gpus) if options.json else text, end="")
+        (folder / "demo.html").write_text(_page(entries, gpus, options.device, folder))
+        if not options.json:
+            print(f"page: {folder / 'demo.html'}")
     return outcome.exit_code
 
 

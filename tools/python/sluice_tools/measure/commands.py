@@ -1,25 +1,27 @@
 """Cells that are commands of the user: started under `sluice exec`, watched through the board.
 
-The programs need no change. A job of the critical program is what Sluice takes for one: between
-sluice_job_begin() and sluice_job_end(), or from the first launch to the end of its GPU work.
+A program runs on from cell to cell where it can: a condition that `sluice set` gives needs no new process, so the
+cells of one opening compare the same processes.
 """
 
 import contextlib
-import json
-import subprocess
-import threading
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from sluice_tools.measure.programs import Program, Session, session
+from sluice_tools.errors import run_error
+from sluice_tools.measure.command_rows import role_figures, target_figures
+from sluice_tools.measure.load import Latency, Load
+from sluice_tools.measure.programs import Program, Session
+from sluice_tools.measure.readiness import IDLE_S, Idle, Ready, is_open, listening
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL
 from sluice_tools.measure.sitting import CellError
-from sluice_tools.measure.statistics import latency_figures
+from sluice_tools.measure.watch import NAMES, Judged, Watch
 
 _PRIORITY = {CRITICAL: 1, BEST_EFFORT: 0}
 _STEP_S = 0.1  # between two looks at the programs
-_COUNTERS = ("launches", "held_ns", "waits")
+_BARE = ("--priority", "0", "--slice", "off")
 
 
 @dataclass(frozen=True)
@@ -31,107 +33,30 @@ class Timing:
     start: float
 
 
-class Watch:
-    """What `sluice top --json --follow` sees of a session, from a thread of its own."""
+@dataclass(frozen=True)
+class Setting:
+    """One cell. policy: of the best-effort command, from its start: CUDA graphs keep the waits that they were made
+    with. bare: as without Sluice, nobody is above another. target: of the critical command, in real time as `sluice
+    exec --target` takes it."""
 
-    def __init__(self, sluice: str, name: str):
-        self._process = subprocess.Popen(
-            [sluice, "top", "--json", "--follow", "--interval", "0.02", "--session", name],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-        )
-        assert self._process.stdout and self._process.stderr
-        self._out, self._err = self._process.stdout, self._process.stderr
-        self._lock = threading.Lock()
-        self._jobs: dict[int, list] = {priority: [] for priority in _PRIORITY.values()}
-        self._missed = 0
-        # The last line of each client, also of those that are gone: a client is one process.
-        self._clients: dict[tuple, dict] = {}
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        for line in self._out:
-            with contextlib.suppress(ValueError):
-                self._take(json.loads(line))
-
-    def _take(self, line: dict) -> None:
-        with self._lock:
-            for client in line.get("clients", ()):
-                self._clients[client["slot"], client["generation"]] = client
-                self._missed += client["missed"]
-                self._jobs.setdefault(client["priority"], []).extend(client["job_ns"])
-
-    def clear(self) -> None:
-        """Forgets the jobs so far: the window begins."""
-        with self._lock:
-            for jobs in self._jobs.values():
-                jobs.clear()
-            self._missed = 0
-
-    def jobs_ms(self, role: str) -> list:
-        with self._lock:
-            return [ns / 1e6 for ns in self._jobs[_PRIORITY[role]]]
-
-    @property
-    def missed(self) -> int:
-        with self._lock:
-            return self._missed
-
-    def counters(self, role: str) -> dict:
-        """Summed over the clients of the role: a program may be several processes."""
-        with self._lock:
-            clients = [client for client in self._clients.values() if client["priority"] == _PRIORITY[role]]
-            return {name: sum(client[name] for client in clients) for name in _COUNTERS}
-
-    def check(self) -> None:
-        """Raises RuntimeError if nothing is seen any more."""
-        if self._process.poll() is not None:
-            raise RuntimeError(self._err.read().strip() or "sluice top has ended")
-
-    def close(self) -> None:
-        self._process.terminate()
-        self._process.wait()
-        self._thread.join()
-        for stream in (self._out, self._err):
-            stream.close()
+    roles: tuple
+    policy: str = "none"
+    target: str = ""
+    bare: bool = False
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What the board says of targets: summed over the clients of the critical command, which may be several."""
+class Requests:
+    """Who sends requests to the critical command, when, and which latency counts. load: empty if nobody."""
 
-    jobs: int = 0
-    kept: int = 0
-    limit_ns: int = 0  # the greatest
-    state: str = "learning"
-    learned: bool = False  # by all of them
-
-    @classmethod
-    def of(cls, clients: dict) -> "Judged":
-        """clients: of Session.clients()."""
-        targets = [client["target"] for client in clients.values() if client["target"]]
-        if not targets:
-            return cls()
-        states = [target["state"] for target in targets]
-        worst = next((state for state in ("learning", "missed", "kept") if state in states), "learning")
-        return cls(
-            sum(target["jobs"] for target in targets),
-            sum(target["kept"] for target in targets),
-            max(target["limit_ns"] or 0 for target in targets),
-            worst,
-            worst != "learning" and "none" not in states,
-        )
+    load: str = ""
+    ready: str = ""
+    latency: Latency | None = None
 
 
 class Commands:
-    """Measures cells of two commands. commands: by role. folder: for what the programs print.
-
-    time_scale: real time per time of the GPU. Rows are in the GPU's time.
-    """
+    """Measures cells of two commands, which end with this context. commands: by role. folder: for what the programs
+    print. time_scale: real time per time of the GPU; rows are in the GPU's time."""
 
     def __init__(
         self,
@@ -142,6 +67,7 @@ class Commands:
         folder: Path,
         environment=lambda below: {},
         time_scale: float = 1.0,
+        requests: Requests | None = None,
     ):
         self._sluice = sluice
         self._gpu = gpu
@@ -150,135 +76,220 @@ class Commands:
         self._folder = folder
         self._environment = environment
         self._scale = time_scale
+        self._requests = requests or Requests()
+        # `sluice` in a command of the user is this one.
+        self._shell = {"PATH": f"{Path(sluice).resolve().parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+        self._ready = Ready(self._requests.ready, folder / "ready.log", self._shell)
+        self._session: Session | None = None
+        self._running: dict[str, Program] = {}
+        self._started: dict[str, str] = {}  # by role: what of the setting holds from its start
+        self._load: Load | None = None
+        self._bare = False
+        self._worked: set[str] = set()
+        folder.mkdir(parents=True, exist_ok=True)
 
-    def measure(self, roles: tuple, policy: str, label: str, target: str = "") -> list:
-        """Starts the commands of `roles`, measures them together, and returns a row each.
+    def __enter__(self) -> "Commands":
+        return self
 
-        target: of the critical command, in real time as `sluice exec --target` takes it. Sluice has learned how
-        long the jobs take before the measurement begins; if it has not within the longest time for loading, the
-        row of the critical command says so.
+    def __exit__(self, *_) -> None:
+        for role in (BEST_EFFORT, CRITICAL):
+            self._end(role)
 
-        policy: of the best-effort command; "none" means that nothing is gated, only observed. The
-        critical command has the same policy, which matters only where something outranks it.
+    def measure(self, setting: Setting, label: str) -> list:
+        """Measures the commands of `setting.roles` together, and returns a row each.
+
+        With a target, Sluice has learned how long the jobs take before the measurement begins; if it has not within
+        the longest time for loading, the row of the critical command says so.
+
+        Raises CellError, and CommandError if a command has never worked: it will not in other cells.
         """
-        with session(self._sluice, self._gpu) as opened:
-            programs = {role: self._start(opened, role, policy, label, target) for role in roles}
-            with contextlib.closing(Watch(self._sluice, opened.name)) as watch:
-                self._wait_until_working(programs, watch)
-                learned = not target or self._wait_until_learned(programs, opened)
-                self._sleep(programs, self._timing.warm_up)
-                watch.clear()
-                before = {role: watch.counters(role) for role in roles}
-                seen = Judged.of(opened.clients()) if target else None
-                began = time.monotonic()
-                self._sleep(programs, self._timing.window)
-                seconds = time.monotonic() - began
-                watch.check()
-                rows = [self._row(role, policy, watch, before[role], seconds) for role in roles]
-                if seen is not None:
-                    rows[0] |= self._target_figures(target, seen, Judged.of(opened.clients()), learned)
-                return rows
+        try:
+            return self._measured(setting, label)
+        except BaseException:
+            self.__exit__()  # the next cell begins with new processes
+            raise
 
-    def _start(self, opened: Session, role: str, policy: str, label: str, target: str) -> Program:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        name = role.replace(" ", "-")
-        return opened.start(
+    def _measured(self, setting: Setting, label: str) -> list:
+        self._end_others(setting)
+        if not self._running:
+            self._session = Session(self._sluice, self._gpu)
+            self._bare = False
+        assert self._session
+        opened = self._session
+        with contextlib.closing(Watch(self._sluice, opened.name)) as watch:
+            for role in setting.roles:
+                self._start(opened, role, setting, label)
+            self._wait_until_working(setting.roles, watch)
+            self._set(opened, setting)
+            learned = not setting.target or self._wait_until_learned(opened)
+            self._sleep(self._timing.warm_up)
+            watch.clear()
+            if self._load:
+                self._load.clear()
+            before = {role: watch.counters(role) for role in setting.roles}
+            seen = Judged.of(opened.clients()) if setting.target else None
+            began = time.monotonic()
+            self._sleep(self._timing.window)
+            seconds = time.monotonic() - began
+            watch.check()
+            self._check_jobs(setting, watch)
+            by_client = self._load.figures(self._scale) if self._load else {}
+            rows = [
+                {"client": " ".join(self._commands[role])[:200], "policy": "none" if setting.bare else setting.policy}
+                | role_figures(role, watch, before[role], seconds, self._scale, by_client)
+                for role in setting.roles
+            ]
+            if seen is not None:
+                after = Judged.of(opened.clients())
+                rows[0] |= target_figures(setting.target, seen, after, self._scale, self._timing.start * (not learned))
+            return rows
+
+    def _end_others(self, setting: Setting) -> None:
+        """Ends what the cell does not have, or must have anew."""
+        from_start = {CRITICAL: setting.target, BEST_EFFORT: setting.policy}
+        for role in list(self._running):
+            other = self._started[role] != from_start[role]
+            if role not in setting.roles or other or self._running[role].describe_end():
+                self._end(role)
+        if self._load and self._load.failure:
+            self._end(CRITICAL)
+
+    def _end(self, role: str) -> None:
+        if role == CRITICAL and self._load:
+            self._load.close()
+            self._load = None
+        if program := self._running.pop(role, None):
+            program.end()
+
+    def _start(self, opened: Session, role: str, setting: Setting, label: str) -> None:
+        if role in self._running:
+            return
+        if role == CRITICAL and self._ready.port is not None and is_open(self._ready.port):
+            raise run_error(
+                f"--ready: port {self._ready.port} is open before the critical command has started: another server "
+                "runs there, end it or name another port"
+            )
+        name = NAMES[role]
+        target = ("--target", setting.target) if setting.target and role == CRITICAL else ()
+        # A program that starts in a bare cell has the waits of the policy in its graphs, as in the next cells.
+        self._running[role] = opened.start(
             self._commands[role],
             _PRIORITY[role],
-            policy,
+            setting.policy,
             self._environment(role == BEST_EFFORT),
-            options=("--name", name, *(("--target", target) if target and role == CRITICAL else ())),
+            options=("--name", name, *target),
             log=self._folder / f"{label}-{name}.log",
         )
+        self._started[role] = setting.target if role == CRITICAL else setting.policy
+        if role == CRITICAL and self._requests.load:
+            self._wait_until_ready()
+            self._load = Load(
+                self._requests.load, self._folder / f"{label}-load.log", self._shell, self._requests.latency
+            )
 
-    def _wait_until_working(self, programs: dict, watch: Watch) -> None:
-        """The critical command has ended a job, and the best-effort command launches."""
-        deadline = time.monotonic() + self._timing.start
-        while True:
-            waiting = [role for role in programs if not self._works(role, watch)]
-            if not waiting:
-                return
-            self._check(programs)
-            watch.check()
+    def _wait_until_ready(self) -> None:
+        program, deadline = self._running[CRITICAL], time.monotonic() + self._timing.start
+        while not self._ready.now(program.process.pid):
+            self._check()
             if time.monotonic() > deadline:
-                raise CellError(self._why_idle(waiting[0], programs[waiting[0]], watch))
+                asked = f"--ready {self._ready.text}" if self._ready.text else "it has opened no port: give --ready"
+                self._give_up(
+                    CRITICAL,
+                    f"the critical command was not ready ({asked}) within {self._timing.start:g} s (--start-limit); "
+                    f"{listening(program.process.pid)}: {program.said()}",
+                )
             time.sleep(_STEP_S)
 
-    def _wait_until_learned(self, programs: dict, opened: Session) -> bool:
+    def _set(self, opened: Session, setting: Setting) -> None:
+        if setting.bare == self._bare:
+            return
+        for role in setting.roles:
+            given = _BARE if setting.bare else ("--priority", str(_PRIORITY[role]), "--slice", "auto")
+            if role == BEST_EFFORT:
+                given = (*given, "--policy", "none" if setting.bare else setting.policy)
+            for pid in opened.pids(NAMES[role]):
+                opened.set(pid, given)
+        self._bare = setting.bare
+
+    def _wait_until_working(self, roles: tuple, watch: Watch) -> None:
+        """The critical command has ended a job, and the best-effort command launches."""
+        deadline = time.monotonic() + self._timing.start
+        idle = Idle(self._running[CRITICAL].process.pid, min(IDLE_S, self._timing.start)) if CRITICAL in roles else None
+        while True:
+            waiting = [role for role in roles if not self._works(role, watch)]
+            self._worked.update(set(roles) - set(waiting))
+            if not waiting:
+                return
+            self._check()
+            watch.check()
+            if idle and CRITICAL in waiting and idle.waits(watch.counters(CRITICAL)["launches"]):
+                self._give_up(CRITICAL, self._nobody())
+            if time.monotonic() > deadline:
+                self._give_up(waiting[0], self._why_idle(waiting[0], watch))
+            time.sleep(_STEP_S)
+
+    def _wait_until_learned(self, opened: Session) -> bool:
         """Whether the gates may close late at the end of the wait."""
         deadline = time.monotonic() + self._timing.start
         while not Judged.of(opened.clients()).learned:
-            self._check(programs)
+            self._check()
             if time.monotonic() > deadline:
                 return False
             time.sleep(_STEP_S)
         return True
 
-    def _target_figures(self, target: str, before: Judged, after: Judged, learned: bool) -> dict:
-        """Columns of the critical row."""
-        figures: dict = {
-            "target": target,
-            "target_state": after.state,
-            "limit_ms": after.limit_ns / 1e6 / self._scale if after.limit_ns else None,
-            "target_jobs": after.jobs - before.jobs,
-            "target_kept": after.kept - before.kept,
-        }
-        if not learned:
-            figures["note"] = (
-                f"Under target {target} the critical command was still learning after {self._timing.start:g} s "
-                "(--start-limit): fewer than 32 jobs had run, so its gates closed at once."
-            )
-        elif after.state == "missed":
-            figures["note"] = f"Target {target} cannot be kept, so the gates closed at once, as without it."
-        return figures
-
     @staticmethod
     def _works(role: str, watch: Watch) -> bool:
         return bool(watch.jobs_ms(role)) if role == CRITICAL else watch.counters(role)["launches"] > 0
 
-    def _why_idle(self, role: str, program: Program, watch: Watch) -> str:
+    def _give_up(self, role: str, why: str) -> None:
+        """Ends the cell; and all cells, if this command has never worked."""
+        raise CellError(why) if role in self._worked else run_error(why)
+
+    def _nobody(self) -> str:
+        where = listening(self._running[CRITICAL].process.pid)
+        if self._load:
+            return (
+                f"nobody sent requests to the critical command: {where} and is idle, although the load command runs "
+                f"({self._load.said()}); where does that send to?"
+            )
+        return (
+            f"nobody sent requests to the critical command: {where} and is idle; give a load generator with --load "
+            "CMD, which is started when the server is ready"
+        )
+
+    def _check_jobs(self, setting: Setting, watch: Watch) -> None:
+        """A server that ran jobs while it loaded, and none in the measured time."""
+        if CRITICAL not in setting.roles:
+            return
+        if setting.roles == (CRITICAL,) and not watch.jobs_ms(CRITICAL):
+            self._worked.discard(CRITICAL)
+            self._give_up(CRITICAL, self._nobody())
+        if self._load and self._requests.latency and not self._load.figures(self._scale):
+            self._give_up(
+                "latency",
+                f"--latency: the load command said no latency in {self._timing.window:g} s (--seconds); it ended "
+                f"{self._load.ends} times, and its last lines are: {self._load.said()}",
+            )
+        self._worked.add("latency")
+
+    def _why_idle(self, role: str, watch: Watch) -> str:
         launches = watch.counters(role)["launches"]
         times = "once" if launches == 1 else f"{launches} times"
         what = f"launched {times}, but ended no job" if launches else "has launched nothing on the GPU"
-        return f"the {role} command {what} within {self._timing.start:g} s (--start-limit): {program.said()}"
+        said = self._running[role].said()
+        return f"the {role} command {what} within {self._timing.start:g} s (--start-limit): {said}"
 
-    def _sleep(self, programs: dict, seconds: float) -> None:
+    def _sleep(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
-            self._check(programs)
+            self._check()
             time.sleep(min(left, _STEP_S))
 
-    @staticmethod
-    def _check(programs: dict) -> None:
-        for role, program in programs.items():
+    def _check(self) -> None:
+        for role, program in self._running.items():
             if how := program.describe_end():
-                raise CellError(f"the {role} command {how}; it must run until it is ended")
-
-    def _row(self, role: str, policy: str, watch: Watch, before: dict, seconds: float) -> dict:
-        seconds /= self._scale
-        jobs_ms = [ms / self._scale for ms in watch.jobs_ms(role)]
-        after = watch.counters(role)
-        more = {name: after[name] - before[name] for name in before}
-        row = {
-            "client": " ".join(self._commands[role])[:200],
-            "role": role,
-            "policy": policy,
-            "window_s": seconds,
-            "launches": more["launches"],
-            "waited": more["waits"],
-            "held_ms": more["held_ns"] / 1e6 / self._scale,
-        }
-        if role == CRITICAL:
-            row |= latency_figures(jobs_ms) | {
-                "per_s": len(jobs_ms) / seconds,
-                "unit": "jobs",
-                "active_share": sum(jobs_ms) / 1e3 / seconds,
-            }
-            if watch.missed:
-                row["note"] = f"Jobs too short to be seen one by one: {watch.missed}."
-            if not jobs_ms:
-                row["note"] = f"No critical job ended within the measured time (policy {policy}): it hangs, or starves."
-        else:
-            # Jobs of a best-effort program are what it says they are, or nothing: launches are exact.
-            row |= {"per_s": more["launches"] / seconds, "unit": "launches"}
-        return row
+                self._give_up(role, f"the {role} command {how}; it must run until it is ended")
+        if self._load and self._load.failure:
+            where = listening(self._running[CRITICAL].process.pid)
+            self._give_up(CRITICAL, f"the load command {self._load.failure}; of the critical command: {where}")

@@ -4,6 +4,7 @@ import contextlib
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -128,6 +129,15 @@ def _latencies(log_file: Path) -> list:
     """Completion times of the jobs in ms, without the warm-up, which is the first row."""
     with log_file.with_suffix(".csv").open(newline="") as text:
         return [float(row["jct_ms"]) for row in csv.DictReader(text)][1:]
+
+
+def sluice_word() -> str:
+    """What to type to run it: a build need not be in PATH."""
+    program = Path(sluice_program()).resolve()
+    found = shutil.which("sluice")
+    if found and Path(found).resolve() == program:
+        return "sluice"
+    return str(program.relative_to(Path.cwd())) if program.is_relative_to(Path.cwd()) else str(program)
 
 
 def sluice_program() -> str:

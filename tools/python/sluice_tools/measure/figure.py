@@ -1,14 +1,14 @@
 """The one figure of every measurement: critical latency against best-effort speed. Needs plotly."""
 
+import math
 from statistics import median
 
 import plotly.graph_objects as go
 
-from sluice_tools.measure.summary import Entry
+from sluice_tools.measure.summary import Entry, Height, heights
 from sluice_tools.report.figures import GREY, PALETTE, Figure, base
 
-# Above it, one point would press all others together: it is drawn at the edge and named there.
-_HIGHEST = 6.0
+_TICKS = (1, 1.2, 1.5, 2, 3, 4, 6, 10, 15, 20, 30, 50, 100, 200, 500, 1000)
 _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "x", "cross", "star", "hexagon")
 
 
@@ -19,14 +19,17 @@ def tradeoff(entries: list[Entry], names: list[str], kind: str = "", title: str 
     names: of the conditions, in an order that is the same in all figures of a page: it gives them
     colour and shape. None where no cell has both figures. kind: a suffix for the axes, ", simulated" for instance.
     """
-    drawn = [entry for entry in entries if entry.together and entry.share and entry.x["p50"]]
+    found = heights(entries)
+    drawn = [entry for entry in entries if entry.together and entry.share and entry.cell in found]
     if not drawn:
         return None
-    figure = base(430, f"best-effort speed, % of its own alone{kind}", f"critical latency, × alone{kind}")
+    figure = base(430, f"best-effort speed, % of its own alone{kind}", f"critical latency, × the p50 alone{kind}")
     for entry in drawn:
-        figure.add_trace(_point(entry, names.index(entry.cell)))
+        figure.add_trace(_point(entry, found[entry.cell], names.index(entry.cell)))
     figure.add_hline(y=1, line={"color": GREY, "dash": "dot", "width": 1})
-    figure.update_yaxes(type="log", range=[-0.03, 0.8], tickvals=[1, 1.2, 1.5, 2, 3, 4, 6])
+    seen = [value for height in found.values() for value in (height.p50, height.last)]
+    low, high = min(0.95, *seen) / 1.05, max(1.5, *seen) * 1.08  # all of every bar is seen
+    figure.update_yaxes(type="log", range=[math.log10(low), math.log10(high)], tickvals=_TICKS)
     least = 100 * min(min(entry.share) for entry in drawn)
     figure.update_xaxes(range=[max(0, least - 20), 104], ticksuffix=" %")
     figure.update_layout(showlegend=True)
@@ -38,15 +41,13 @@ def tradeoff(entries: list[Entry], names: list[str], kind: str = "", title: str 
     )
 
 
-def _point(entry: Entry, index: int) -> go.Scatter:
+def _point(entry: Entry, height: Height, index: int) -> go.Scatter:
     share = [100 * value for value in entry.share]
-    x, p50 = median(share), median(entry.x["p50"])
-    last = median(entry.x["p99"] or entry.x["max"] or [p50])
-    shown = min(p50, _HIGHEST)
+    x, p50, last = median(share), height.p50, height.last
     return go.Scatter(
         x=[x],
-        y=[shown],
-        name=entry.cell + (f" (p50 {p50:.0f} ×)" if p50 > _HIGHEST else ""),
+        y=[p50],
+        name=entry.cell,
         mode="markers",
         marker={"size": 11, "symbol": _SYMBOLS[index % len(_SYMBOLS)], "color": PALETTE[index % len(PALETTE)]},
         error_y={
@@ -54,7 +55,7 @@ def _point(entry: Entry, index: int) -> go.Scatter:
             "symmetric": False,
             "thickness": 1.5,
             "width": 5,
-            "array": [max(min(last, _HIGHEST) - shown, 0)],
+            "array": [last - p50],
             "arrayminus": [0],
         },
         error_x={

@@ -57,6 +57,21 @@ def driver_and_slices(sluice: str, index: int, instead: str = SIMULATED) -> str:
     return f"{found}, slices: {slice_answers.recorded(uuid, slice_answers.loaded_driver(), os.environ).text}"
 
 
+def others_on_gpu(uuid: str) -> list[str]:
+    """Programs that use this GPU; empty where the driver cannot say."""
+    asked = ["nvidia-smi", f"--id={uuid}", "--query-compute-apps=pid,process_name,used_memory", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=20).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    found = []
+    for line in said.splitlines():
+        pid, name, memory = (part.strip() for part in [*line.split(","), "", ""][:3])
+        if pid.isdecimal() and "nvidia-cuda-mps" not in name:
+            found.append(f"{name} (pid {pid}, {memory})")
+    return found
+
+
 def gpus(sluice: str, kind: str, index: int = 0, instead: str = SIMULATED) -> dict:
     """What `sluice gpus --json` says. kind: auto, real or sim.
 

@@ -51,6 +51,31 @@ class Entry:
         return min(self.jobs, default=0)
 
 
+@dataclass(frozen=True)
+class Height:
+    """Where a chart has the latencies of a condition: both times the p50 alone, so that one axis holds them. last: the
+    p99, or the slowest job where fewer than 100 were measured."""
+
+    p50: float
+    last: float
+
+
+def heights(block: list[Entry]) -> dict[str, Height]:
+    """By cell; empty if the critical client was not measured alone. block: the entries of one subject and mode."""
+    alone = next((entry for entry in block if entry.cell == ALONE and entry.ms["p50"]), None)
+    if alone is None:
+        return {}
+    unit = statistics.median(alone.ms["p50"])
+    return {
+        entry.cell: Height(
+            statistics.median(entry.ms["p50"]) / unit,
+            statistics.median(entry.in_all("p99") or entry.ms["max"] or entry.ms["p50"]) / unit,
+        )
+        for entry in block
+        if entry.ms["p50"]
+    }
+
+
 def middle(values: list) -> float | None:
     return statistics.median(values) if values else None
 

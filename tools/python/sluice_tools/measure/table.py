@@ -1,7 +1,9 @@
 """The table of a measurement: for a terminal (at most 100 columns) and as Markdown."""
 
 import math
+import os
 import re
+import sys
 import textwrap
 from statistics import median
 
@@ -9,7 +11,7 @@ from sluice_tools.measure.statistics import ENOUGH_FOR_P99
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, Entry, middle
 
 HEAD = ("condition", "jobs", "p50 ms", "× alone", "p99 ms", "× alone", "best effort", "of ideal", "in time")
-_COLUMNS = 100
+_MOST_COLUMNS = 100
 _RANGE = re.compile(r" \[[^\]]*\]")
 _RANGES = (8, 7, 2, 6, 4)  # the columns that have ranges; the first loses its own first
 _LEFT = 1  # columns that are aligned to the left
@@ -22,6 +24,14 @@ _SPREAD = "Median over the repeats [least-greatest]."
 _FEW = f"max: fewer than {ENOUGH_FOR_P99} jobs are too few for a p99, so the slowest job is shown instead."
 _IN_TIME = "in time: share of the critical jobs that kept the target of their row."
 _DROPPED = "†: the critical client did not keep up, and so many of its jobs were dropped."
+
+
+def _width() -> int:
+    """Of the terminal, if it is narrow."""
+    try:
+        return min(_MOST_COLUMNS, max(40, os.get_terminal_size(sys.stdout.fileno()).columns))
+    except (OSError, ValueError):  # no terminal
+        return _MOST_COLUMNS
 
 
 def digits(ms: float) -> int:
@@ -134,7 +144,7 @@ def text(entries: list[Entry]) -> str:
         rows = [HEAD, *map(cells, block)]
         drawn = _columns(rows)
         for column in _RANGES:
-            if max(map(len, drawn)) > _COLUMNS:
+            if max(map(len, drawn)) > _width():
                 rows = [(*row[:column], _RANGE.sub("", row[column]), *row[column + 1 :]) for row in rows]
                 drawn = _columns(rows)
         lines += [*filter(None, [_title(key)]), *drawn, ""]
@@ -154,11 +164,16 @@ def _columns(rows: list[tuple]) -> list[str]:
 
 
 def wrapped(lines: list[str]) -> str:
-    """Lines for a terminal: sentences are broken at 100 columns, tables are left as they are."""
-    return "\n".join(
-        "\n".join(textwrap.wrap(line, _COLUMNS)) if len(line) > _COLUMNS and "\n" not in line else line
-        for line in lines
-    )
+    """Lines for a terminal: sentences are broken at its width, tables are left as they are."""
+    width = _width()
+    return "\n".join(_wrap(line, width) if len(line) > width and "\n" not in line else line for line in lines)
+
+
+def _wrap(line: str, width: int) -> str:
+    """A number keeps its unit; what goes on is indented as the line."""
+    kept = re.sub(r"(?<=\d) (?=[%×])", "\u00a0", line)
+    indent = " " * (len(line) - len(line.lstrip()))
+    return "\n".join(textwrap.wrap(kept, width, subsequent_indent=indent)).replace("\u00a0", " ")
 
 
 def as_markdown(head: tuple, lines: list[tuple]) -> str:

@@ -8,7 +8,7 @@ from sluice_tools.report import targets, waiting
 from sluice_tools.report.stored import Spans
 from sluice_tools.report.texts import milliseconds
 
-_HOW = "Only a trace tells what the GPU did meanwhile: sluice run ... --trace."
+HOW = "Only a trace tells what the GPU did meanwhile: sluice run ... --trace."
 
 
 @dataclass
@@ -110,7 +110,7 @@ def _from_logs(model, job: int, run) -> list:
             + f" of {other.log} ran at the time"
             + (f", {before} {_ms(run, other, begin - beside.begin[0])} before it." if beside.begin[0] < begin else ".")
         )
-    return [*texts, _HOW] if not run.trace else texts
+    return [*texts, HOW] if not run.trace else texts
 
 
 def _ms(run, model, ns: int) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 import jinja2
 import plotly.offline
 
-from sluice_tools.report import figures, summary, targets
+from sluice_tools.report import figures, targets
+from sluice_tools.report.answer import HOW
 from sluice_tools.report.texts import percent
 from sluice_tools.report.timeline import timeline
 
@@ -48,7 +49,17 @@ def render(command: str, title: str, kinds: list, groups: list, lead: Sequence =
     # plotly escapes <, so a kernel cannot end the script element by its name.
     data = "[" + ",".join(one.figure.to_json() for one in everything) + "]"
     environment = jinja2.Environment(autoescape=True, trim_blocks=True)
-    context = {"heading": "", "notes": [], "answers": [], "table": None, "second_table": None, "closing": [], **parts}
+    context = {
+        "heading": "",
+        "notes": [],
+        "answers": [],
+        "table": None,
+        "second_table": None,
+        "closing": [],
+        "following": [],
+        "table_first": False,
+        **parts,
+    }
     return environment.from_string(_TEMPLATE.read_text()).render(
         title=title,
         kinds=kinds,
@@ -90,7 +101,9 @@ def report(runs: list, alone_runs: list, answers: dict, table: list) -> str:
     if waits is None and not untraced:
         closing.append("No wait for a closed gate was recorded, so there is no CDF of them.")
     title = "Sluice: " + (runs[0].label if not several else f"{len(runs)} runs compared")
-    said = [(run.label, *_split(answers[run.label])) for run in shared if any(m.jobs for m in run.models)]
+    said = [
+        (run.label, *_split(answers[run.label], hint=not several)) for run in shared if any(m.jobs for m in run.models)
+    ]
     return render(
         "report",
         title,
@@ -103,11 +116,28 @@ def report(runs: list, alone_runs: list, answers: dict, table: list) -> str:
         second_title="Targets",
         second_table=_targets_table(table),
         closing=closing,
+        following=list(filter(None, _next(untraced))),
+        table_first=several,
     )
 
 
-def _split(answer) -> tuple:
-    return answer.text[0], answer.text[1:]
+def _split(answer, hint: bool) -> tuple:
+    """hint: that a trace would tell more, which a page says once."""
+    return answer.text[0], [text for text in answer.text[1:] if hint or text != HOW]
+
+
+def _next(untraced: list) -> list[str]:
+    found = (
+        ["what the slowest jobs waited for: `sluice run EXPERIMENT --trace`, and `sluice report` again"]
+        if untraced
+        else []
+    )
+    return [
+        *found,
+        "every launch and kernel: `sluice trace RUN`, for ui.perfetto.dev" if not untraced else "",
+        "another value of the policy: `sluice sweep EXPERIMENT --model NAME --policy 'device:{100,200,400}us'`",
+        "your own two programs: `sluice compare -- CRITICAL COMMAND -- BEST-EFFORT COMMAND`",
+    ]
 
 
 def _per_run(title: str, pairs: list, several: bool) -> tuple:
@@ -146,30 +176,30 @@ def _table(rows: list) -> dict:
         "× alone",
         "jobs/s",
         "kept",
-        "held",
+        "held s",
     ]
     lines, before = [], None
     for row in rows:
         cells = [{"text": str(row[key]), "none": False} for key in ("run", "model", "policy", "priority", "jobs")]
         for name in ("p50", "p99", "mean"):
-            ratio = (
-                _number(row[f"{name}_x_alone"], "{:.2f}")
-                if row["has_alone"]
-                else {"text": summary.NO_ALONE, "none": True}
-            )
-            cells += [_ms(row[f"{name}_ms"]), ratio]
-        kept = _number(row["kept"], "{:.0%}") if row["has_alone"] else {"text": summary.NO_ALONE, "none": True}
-        cells += [_number(row["throughput_per_s"], "{:.1f}"), kept, _number(row["held"], "{:.1%}")]
+            cells += [_ms(row[f"{name}_ms"]), _number(row[f"{name}_x_alone"], "{:.2f}")]
+        cells += [_number(row["throughput_per_s"], "{:.1f}"), _number(row["kept"], "{:.0%}")]
+        cells.append(_number(row["held_s"], "{:.2f}"))
         lines.append({"cells": cells, "first": row["run"] != before})
         before = row["run"]
     few = any(0 < row["jobs"] < 20 for row in rows)
     caption = (
         "Warm-up left out; percentiles interpolate between ranks. × alone: times what the model takes "
-        "when it runs alone. kept: throughput against alone. held: share of the run in which the client "
-        "was held by gates or pacing."
+        "when it runs alone. kept: throughput against alone. held: seconds of "
+        "the GPU's time since the client attached, warm-up included, in which gates or pacing held it."
     )
+    if not any(row["has_alone"] for row in rows):
+        caption += " Name runs of each model alone, and × alone and kept are here, too."
+    shown = [place for place in range(len(head)) if any(not line["cells"][place]["none"] for line in lines)]
+    for line in lines:
+        line["cells"] = [line["cells"][place] for place in shown]
     return {
-        "head": head,
+        "head": [head[place] for place in shown],
         "left": 3,
         "rows": lines,
         "caption": caption + (" Of fewer than 20 jobs, p99 is little more than the slowest." if few else ""),

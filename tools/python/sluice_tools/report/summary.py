@@ -6,8 +6,6 @@ from pathlib import Path
 
 from sluice_tools.report import targets
 
-NO_ALONE = "no run alone"
-
 
 def alone_of(model, run, alone_runs: list):
     """The model of a run in which it ran alone, or None. Never one of another kind of GPU."""
@@ -59,7 +57,10 @@ def rows(runs: list, alone_runs: list) -> list:
             row["throughput_per_s"] = _throughput(model, run)
             base = next((other for other in alone_runs if alone in other.models), None)
             row["kept"] = _ratio(row["throughput_per_s"], alone and _throughput(alone, base))
-            row["held"] = model.held_ns / 1e9 / run.duration_s if model.held_ns is not None and run.duration_s else None
+            # No share of the run: the counter begins when the client attaches, so it holds the warm-up too.
+            row["held_s"] = (
+                model.held_ns / 1e9 / (1.0 if model.on_cpu else run.scale) if model.held_ns is not None else None
+            )
             row["target"] = model.target
             row["in_time"] = targets.in_time_share(model)
             row["has_alone"] = alone is not None
@@ -105,7 +106,7 @@ def json_line(page: Path, runs: list, table: list, answers: dict) -> str:
             "mean_x_alone",
             "throughput_per_s",
             "kept",
-            "held",
+            "held_s",
         )
         return [{key: row[key] for key in keys} | _target(row) for row in table if row["run"] == run.label]
 

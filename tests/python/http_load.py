@@ -1,0 +1,21 @@
+"""A load generator: http_load.py PORT [--count N] [--file FILE] prints, or appends, the latency of each request."""
+
+import http.client
+import sys
+import time
+
+port, options = int(sys.argv[1]), sys.argv[2:]
+count = int(options[options.index("--count") + 1]) if "--count" in options else 10**9
+name = options[options.index("--file") + 1] if "--file" in options else None
+connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+for _ in range(count):
+    begin = time.perf_counter()
+    connection.request("GET", "/")
+    connection.getresponse().read()
+    ms = 1e3 * (time.perf_counter() - begin)
+    if name:
+        with open(name, "a") as file:
+            print(f"request {ms:.2f}", file=file)
+    else:
+        print(f"took {ms:.2f} ms")
+    time.sleep(0.03)
