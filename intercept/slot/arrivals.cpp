@@ -30,7 +30,11 @@ void Arrivals::look(std::uint64_t now_ns) noexcept {
 }
 
 void Arrivals::gate_closed(std::uint64_t now_ns, bool held) noexcept {
-  for (std::size_t i = 0; i < kStreams; ++i) streams_[i].when_closed = arrived_[i].load();
+  sum_ = 0;
+  for (std::size_t i = 0; i < kStreams; ++i) {
+    streams_[i].when_closed = arrived_[i].load();
+    sum_ += streams_[i].when_closed;
+  }
   held_ = held;
   last_arrival_ns_ = now_ns;
   look(now_ns);

@@ -45,6 +45,7 @@ class StepsOf : public Above {
     Above::TearDown();
   }
   void give() {
+    if (busy_below_) below().busy_ns.store(base::monotonic_ns());
     for (int i = 0; i < kLaunches; ++i) ASSERT_EQ(launch(stream_), CUDA_SUCCESS);
     ASSERT_EQ(::cuEventRecord(events_[given_ % events_.size()], stream_), CUDA_SUCCESS);
     ++given_;
@@ -71,12 +72,42 @@ class StepsOf : public Above {
   std::atomic<std::uint64_t> given_{0};
   std::atomic<std::uint64_t> finished_{0};
   std::atomic<bool> drains_{false};
+  bool busy_below_ = true;
   int open_ = 0;  ///< Waits after which the gates were open.
 
  private:
   std::atomic<bool> done_{false};
   std::thread gpu_;
 };
+
+// Prevents: windows in which nobody runs, which show that they cost nothing, and become long.
+TEST_F(StepsOf, ForThoseWhoDoNothingThereAreNoWindows) {
+  busy_below_ = false;
+  start();
+  for (int i = 0; i < 300; ++i) step();
+  EXPECT_EQ(steps().windows.load(), 0U);
+  EXPECT_EQ(state(), shm::StepState::kWindows) << "they are known, and begin with the first launch";
+  busy_below_ = true;
+  for (int i = 0; i < 300 && steps().windows.load() < 3; ++i) step();
+  EXPECT_GE(steps().windows.load(), 3U);
+}
+
+// Prevents: two waits without work between them are a step that takes no time, and no window opens
+// for the rest of the process.
+TEST_F(StepsOf, WaitsWithoutWorkEndNone) {
+  start();
+  for (int i = 0; i < 60; ++i) step();
+  const std::uint64_t ended = steps().ended.load();
+  ASSERT_GT(ended, 0U);
+  const CUstream idle = make_stream();
+  for (int i = 0; i < 60; ++i) {
+    std::this_thread::sleep_for(300us);
+    ASSERT_EQ(::cuStreamSynchronize(idle), CUDA_SUCCESS);
+  }
+  EXPECT_LE(steps().ended.load(), ended + 2) << "those of the work that is left";
+  for (int i = 0; i < 1000 && steps().windows.load() < 20; ++i) step();
+  EXPECT_GE(steps().windows.load(), 20U);
+}
 
 TEST_F(StepsOf, AProgramThatIsNeverIdleHasWindows) {
   start();
