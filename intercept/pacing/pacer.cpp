@@ -263,9 +263,10 @@ int Pacer::arrivals_index(Stream& stream) noexcept {
   const int index = arrivals_index(stream);
   if (index < 0) return;
   std::uint64_t ns = duration == nullptr ? LaunchDuration::kUnbounded : duration->ns();
-  if (ns == LaunchDuration::kUnbounded) ns = kUnknownNs;
+  const bool known = ns != LaunchDuration::kUnbounded;
+  if (!known) ns = kUnknownNs;
   if (inside_ns != 0 && duration != nullptr && duration->preemptible()) ns = inside_ns;
-  memory_.arrivals().add_work(index, ns, behind_wait);
+  memory_.arrivals().add_work(index, ns, known, behind_wait);
 }
 
 [[gnu::cold]] void Pacer::write_arrival(Stream& stream, CUstream named) noexcept {

@@ -1,5 +1,6 @@
 #include "intercept/slot/arrivals.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace sluice::intercept {
@@ -36,23 +37,29 @@ void Arrivals::gate_closed(std::uint64_t now_ns, bool held) noexcept {
     sum_ += streams_[i].when_closed;
   }
   held_ = held;
-  last_arrival_ns_ = now_ns;
+  closed_ns_ = last_arrival_ns_ = now_ns;
   look(now_ns);
 }
 
-/// Whether nothing has arrived for longer than the longest work takes.
+/// Whether nothing has arrived for longer than work takes: by its learned duration, which may be
+/// wrong, and by what was seen at the end of the last turns.
 bool Arrivals::stands_still(std::uint64_t now_ns) noexcept {
-  constexpr std::uint64_t kLeastNs = 500'000;  // what policies let a program launch behind a wait
+  constexpr double kLeastNs = 500'000;  // what policies let a program launch behind a wait
   std::uint64_t sum = 0;
   for (const auto& word : arrived_) sum += word.load();
   if (std::exchange(sum_, sum) != sum) last_arrival_ns_ = now_ns;
-  const double longest =
-      static_cast<double>(longest_ns_.load(std::memory_order_relaxed) + kLeastNs);
-  return now_ns >= last_arrival_ns_ + static_cast<std::uint64_t>(longest * time_scale_);
+  const auto longest = static_cast<double>(longest_ns_.load(std::memory_order_relaxed));
+  const double bound = std::max(2 * longest, seen_ns_) + kLeastNs;
+  stood_still_ = now_ns >= last_arrival_ns_ + static_cast<std::uint64_t>(bound * time_scale_);
+  return stood_still_;
 }
 
-void Arrivals::turn_ended() noexcept {
-  longest_ns_.store(longest_ns_.load(std::memory_order_relaxed) / 8 * 7, std::memory_order_relaxed);
+/// What took long may take as long again, and becomes doubtful with each turn in which it did not.
+void Arrivals::turn_ended(std::uint64_t now_ns) noexcept {
+  const double took = static_cast<double>(now_ns - std::min(now_ns, closed_ns_)) / time_scale_;
+  seen_ns_ = std::max(seen_ns_ * kFade, stood_still_ || held_ ? 0 : 2 * took);
+  const auto longest = static_cast<double>(longest_ns_.load(std::memory_order_relaxed));
+  longest_ns_.store(static_cast<std::uint64_t>(longest * kFade), std::memory_order_relaxed);
 }
 
 bool Arrivals::is_there(std::size_t index, std::uint64_t now_ns) noexcept {
@@ -69,7 +76,7 @@ bool Arrivals::is_there(std::size_t index, std::uint64_t now_ns) noexcept {
 
 bool Arrivals::complete(std::uint64_t now_ns) noexcept {
   look(now_ns);
-  if (stands_still(now_ns) || held_) return true;
+  if (held_ || stands_still(now_ns)) return true;
   for (std::size_t i = 0; i < kStreams; ++i) {
     if (!is_there(i, now_ns)) return false;
   }

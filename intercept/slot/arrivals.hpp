@@ -34,11 +34,14 @@ class Arrivals {
   }
   /// The driver did not take the write of that number.
   void take_back(int index) noexcept { at(index).issued.fetch_sub(1, std::memory_order_relaxed); }
-  /// The stream is given work of so much GPU time, directly behind a wait or not.
-  void add_work(int index, std::uint64_t ns, bool behind_wait) noexcept {
+  /// The stream is given work of so much GPU time, which is a guess if it is not `known`, directly
+  /// behind a wait or not.
+  void add_work(int index, std::uint64_t ns, bool known, bool behind_wait) noexcept {
+    constexpr std::uint64_t kAnyNs = 1'000'000'000;
     std::atomic<std::uint64_t>& after = at(index).after_wait_ns;
-    if (ns > longest_ns_.load(std::memory_order_relaxed)) {
-      longest_ns_.store(ns, std::memory_order_relaxed);
+    const std::uint64_t at_most = known ? ns : kAnyNs;
+    if (at_most > longest_ns_.load(std::memory_order_relaxed)) {
+      longest_ns_.store(at_most, std::memory_order_relaxed);
     }
     const std::uint64_t before = behind_wait ? 0 : after.load(std::memory_order_relaxed);
     after.store(before + ns, std::memory_order_relaxed);
@@ -53,10 +56,14 @@ class Arrivals {
   /// that is at the gate. Call it now and then also while the gate is open: it notes which streams
   /// have come to their last wait.
   [[nodiscard]] bool complete(std::uint64_t now_ns) noexcept;
-  /// The longest work of a program may have become shorter.
-  void turn_ended() noexcept;
+  /// The GPU was at the gate, or was not waited for any longer.
+  void turn_ended(std::uint64_t now_ns) noexcept;
 
  private:
+  /// Nothing is known yet.
+  static constexpr double kFirstSeenNs = 20'000'000;
+  static constexpr double kFade = 7.0 / 8;
+
   struct OfStream {
     std::atomic<bool> used{false};
     std::atomic<std::uint64_t> issued{0};
@@ -77,8 +84,11 @@ class Arrivals {
   double time_scale_;
   std::array<OfStream, kStreams> streams_;
   std::atomic<std::uint64_t> longest_ns_{0};  ///< Of a launch, of the last turns.
-  std::uint64_t last_arrival_ns_ = 0;         ///< Since the gate closed.
-  std::uint64_t sum_ = 0;                     ///< Of the numbers that had arrived then.
+  std::uint64_t closed_ns_ = 0;               ///< When the gate closed.
+  std::uint64_t last_arrival_ns_ = 0;         ///< Since then.
+  double seen_ns_ = kFirstSeenNs;  ///< Twice what the end of a turn took, of the last turns.
+  bool stood_still_ = false;
+  std::uint64_t sum_ = 0;  ///< Of the numbers that had arrived then.
   bool held_ = false;
 };
 

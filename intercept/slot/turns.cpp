@@ -44,7 +44,7 @@ void Turns::run() noexcept {
         rule_.look(client_.seat().board, client_.seat().slot, now, drained);
     obey(decision);
     if (rule_.drains() && !drained_before) arrivals_.gate_closed(base::monotonic_ns(), held);
-    if (!rule_.drains() && drained_before) arrivals_.turn_ended();
+    if (!rule_.drains() && drained_before) arrivals_.turn_ended(base::monotonic_ns());
     const std::uint64_t later = base::monotonic_ns();
     if (later < decision.look_ns) base::futex_wait(called, calls, decision.look_ns - later);
   }

@@ -39,6 +39,7 @@ class StepEnds : public testing::Test {
   }
   /// The program gives a step of `ms` to the GPU, and records an event behind it.
   void give(std::uint64_t kind, std::uint64_t launches, double ms) {
+    client_.board().slots[1].busy_ns.store(now_);
     steps_->given(kind, now_);
     launches_ += launches;
     gpu_ns_ = std::max(gpu_ns_, now_) + static_cast<std::uint64_t>(ms * kMs);

@@ -61,7 +61,7 @@ TEST_F(Spin, WithStepsInFlightLeavesWindowsToOthers) {
   std::uint64_t jobs_at_first_window = 0;
   const auto look = [&] {
     const auto status = nlohmann::json::parse(sluice({"status", "--json"}).out, nullptr, false);
-    if (!status.is_object()) return;
+    if (!status.is_object() || !status["clients"].is_array()) return;  // no session yet
     for (const auto& client : status["clients"]) {
       if (client["name"] == "1") steps = client["steps"];
       if (client["name"] == "0") jobs = client["jobs"];
