@@ -1,5 +1,6 @@
 """The programs of `sluice bench programs`, whose GPU time is too dear for errors of spelling: tiny, on the CPU."""
 
+import contextlib
 import importlib
 import importlib.util
 import json
@@ -82,8 +83,9 @@ def ran(name, *commands):
                 break
         if then == "idle":
             time.sleep(1)
-        program.stdin.write(json.dumps(command) + "\n")
-        program.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it ended with an error, which was read
+            program.stdin.write(json.dumps(command) + "\n")
+            program.stdin.flush()
         waits_for = then
     _, err = program.communicate(timeout=120)
     return said, program.returncode, err
