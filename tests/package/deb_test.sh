@@ -67,12 +67,12 @@ done
 [[ $(dpkg-deb -f "$lab" Depends) == *"sluice (= $version)"* ]] || fail "sluice-lab depends on: $(dpkg-deb -f "$lab" Depends)"
 for file in bin/sluice libexec/sluice/sluice-doctor share/sluice/python/sluice/asgi.py share/man/man1/sluice{,-exec}.1.gz \
   share/sluice/exp_configs/replay/input_device.json share/doc/sluice/copyright share/doc/sluice/docs/README.md \
-  lib/systemd/system/sluice-node.service; do
+  lib/systemd/system/sluice-node.service share/bash-completion/completions/sluice; do
   has "$file"
 done
 cat "$(files "$main")" "$(files "$lab")" >"$work/programs"
 grep -E '__pycache__|\.pyc$|/build|/tests/' "$work/programs" >"$work/said" && fail "files that are not for users"
-grep -vE '^\./usr/(bin/sluice$|libexec/sluice/|lib/sluice/|lib/systemd/system/sluice-node.service$|share/(sluice|man/man1|doc/sluice(-lab)?)/)' \
+grep -vE '^\./usr/(bin/sluice$|libexec/sluice/|lib/sluice/|lib/systemd/system/sluice-node.service$|share/(sluice|man/man1|doc/sluice(-lab)?|bash-completion/completions|fish/vendor_completions.d|zsh/site-functions)/)' \
   "$work/programs" >"$work/said" && fail "files outside the folders of the package"
 [[ $(xargs <"$(files "$dev")") == "./usr/include/sluice/sluice.h ./usr/share/doc/sluice-dev/copyright" ]] ||
   fail "sluice-dev has: $(xargs <"$(files "$dev")")"
