@@ -61,6 +61,8 @@ def rows(runs: list, alone_runs: list) -> list:
             row["held_s"] = (
                 model.held_ns / 1e9 / (1.0 if model.on_cpu else run.scale) if model.held_ns is not None else None
             )
+            # For scripts that have it: it may exceed 1, for the same reason.
+            row["held"] = model.held_ns / 1e9 / run.duration_s if model.held_ns is not None and run.duration_s else None
             row["target"] = model.target
             row["in_time"] = targets.in_time_share(model)
             row["has_alone"] = alone is not None
@@ -107,6 +109,7 @@ def json_line(page: Path, runs: list, table: list, answers: dict) -> str:
             "throughput_per_s",
             "kept",
             "held_s",
+            "held",
         )
         return [{key: row[key] for key in keys} | _target(row) for row in table if row["run"] == run.label]
 
