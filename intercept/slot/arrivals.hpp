@@ -88,7 +88,7 @@ class Arrivals {
   std::uint64_t last_arrival_ns_ = 0;         ///< Since then.
   double seen_ns_ = kFirstSeenNs;  ///< Twice what the end of a turn took, of the last turns.
   bool stood_still_ = false;
-  std::uint64_t sum_ = 0;  ///< Of the numbers that had arrived then.
+  std::uint64_t sum_ = 0;  ///< Of the numbers that had arrived at the last look.
   bool held_ = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <utility>
 
 #include "shm/gates.hpp"
@@ -48,11 +49,14 @@ bool opens_windows(const shm::Slot& slot) noexcept {
          static_cast<std::uint32_t>(shm::StepState::kWindows);
 }
 
-/// Without an answer the setting itself is believed, which is read back.
-bool may_obey(const shm::Board& board, std::uint8_t device) noexcept {
-  if (device >= board.slice_answers.size()) return true;
-  return shm::SliceAnswer::unpack(board.slice_answers[device].load()).kind !=
-         shm::SliceAnswer::Kind::kNotObeyed;
+/// Why a short slice is wrong on the device, whoever the clients are. Without an answer the setting
+/// itself is believed, which is read back.
+std::optional<SliceState> obstacle_on(const shm::Board& board, std::uint8_t device) noexcept {
+  if (device >= shm::kMaxDevices) return std::nullopt;
+  const auto answer = shm::SliceAnswer::unpack(board.slice_answers[device].load());
+  if (answer.kind == shm::SliceAnswer::Kind::kNotObeyed) return SliceState::kNotObeyed;
+  if (board.devices[device].outside.load() != 0) return SliceState::kOutside;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -97,15 +101,6 @@ SliceRule::Slice SliceRule::tick(const shm::Board& board, int slot, std::uint64_
   return now_;
 }
 
-/// Next to others that are busy, a short slice would be a small part of the GPU.
-SliceRule::Slice SliceRule::between_windows(const shm::Board& board, std::uint8_t device) noexcept {
-  if (!may_obey(board, device)) return {0, SliceState::kNotObeyed};
-  if (device < shm::kMaxDevices && board.devices[device].outside.load() != 0) {
-    return {0, SliceState::kOutside};
-  }
-  return {kBetweenWindowsUs, SliceState::kWindows};
-}
-
 SliceRule::Slice SliceRule::wanted(const shm::Board& board, int slot,
                                    std::uint64_t now_ns) noexcept {
   const shm::Slot& own = board.slots[static_cast<std::size_t>(slot)];
@@ -114,7 +109,7 @@ SliceRule::Slice SliceRule::wanted(const shm::Board& board, int slot,
   const shm::SlotInfo own_info = shm::SlotInfo::unpack(own.info.load());
   const std::uint8_t priority = own_info.priority;
   const std::uint8_t device = own_info.device;
-  const bool obeys = may_obey(board, device);
+  const std::optional<SliceState> obstacle = obstacle_on(board, device);
   std::uint8_t highest = priority;
   bool above = false;
   bool below = false;
@@ -134,10 +129,7 @@ SliceRule::Slice SliceRule::wanted(const shm::Board& board, int slot,
     if (shm::Policy::unpack(own.policy.load()).kind == shm::PolicyKind::kNone) {
       return {0, SliceState::kOff};
     }
-    if (!obeys) return {0, SliceState::kNotObeyed};
-    if (device < shm::kMaxDevices && board.devices[device].outside.load() != 0) {
-      return {0, SliceState::kOutside};
-    }
+    if (obstacle) return {0, *obstacle};
     if (windows) return {kInWindowUs, SliceState::kWindows};
     int busy = is_busy(own, now_ns) ? 1 : 0;
     for_each_neighbour(board, slot, [&](const shm::SlotInfo& info, const shm::Slot& other) {
@@ -151,10 +143,13 @@ SliceRule::Slice SliceRule::wanted(const shm::Board& board, int slot,
     if (busy > 1) return {0, SliceState::kSeveral};
     return {kShortUs, state};
   }
-  if (below && !equal && opens_windows(own)) return between_windows(board, device);
+  // Next to others that are busy, a short slice would be a small part of the GPU.
+  if (below && !equal && opens_windows(own)) {
+    return obstacle ? Slice{0, *obstacle} : Slice{kBetweenWindowsUs, SliceState::kWindows};
+  }
   const bool holds_at_once = own.target.load() == 0;
   const std::uint32_t us = below && !equal && holds_at_once ? fitting_us(own, time_scale_) : 0;
-  if (us != 0 && !obeys) return {0, SliceState::kNotObeyed};
+  if (us != 0 && obstacle == SliceState::kNotObeyed) return {0, *obstacle};
   return {us, us != 0 ? SliceState::kLong : SliceState::kDriver};
 }
 

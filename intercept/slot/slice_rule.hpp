@@ -60,7 +60,6 @@ class SliceRule {
   Slice tick(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept;
 
  private:
-  [[nodiscard]] static Slice between_windows(const shm::Board& board, std::uint8_t device) noexcept;
   [[nodiscard]] Slice wanted(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept;
   [[nodiscard]] shm::SliceState about_those_above(const shm::Board& board, int slot,
                                                   std::uint64_t now_ns) const noexcept;

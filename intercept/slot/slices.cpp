@@ -40,9 +40,9 @@ void Slices::tick(std::uint64_t now_ns, std::uint64_t host_ns, std::uint64_t wai
 /// The mean of the last second or so.
 void Slices::note_coverage() noexcept {
   constexpr std::uint32_t kTicks = 32;
-  const shm::Slot& words = client_.slot();
+  shm::Slot& words = client_.slot();
   const bool has_job = shm::is_active(words.job.load()) || shm::is_active(words.open_job.load());
-  shm::HalfWord& covered = client_.slot().turn.covered;
+  shm::HalfWord& covered = words.turn.covered;
   const std::uint32_t sum = covered.load() * (kTicks - 1);
   covered.store((has_job ? sum + 1000 + kTicks - 1 : sum) / kTicks);
 }

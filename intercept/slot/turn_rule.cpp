@@ -67,11 +67,11 @@ bool wants_short_slice(const shm::Slot& slot) noexcept {
   return state == shm::SliceState::kSeveral || state == shm::SliceState::kShort;
 }
 
-/// Whether short slices are right but for the number of busy clients, all of which can take turns
-/// at no cost.
 /// So long ago at most, something above was busy.
 constexpr std::uint64_t kAboveNs = 10'000'000'000;
 
+/// Whether short slices are right but for the number of busy clients, all of which can take turns
+/// at no cost.
 bool turns_pay(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept {
   const shm::Slot& own = board.slots[static_cast<std::size_t>(slot)];
   const auto info = SlotInfo::unpack(own.info.load());

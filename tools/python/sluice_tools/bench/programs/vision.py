@@ -26,7 +26,13 @@ def vit_graph(setting: Setting):
     model = model.eval().to(half)
     images = _images(setting, 8, half)
     batch = torch.zeros_like(images[0], device=setting.device)
-    graph, output = captured(lambda: model(batch)) if setting.gpu else (None, None)
+    return _by_graph(setting, model, images, batch)
+
+
+def _by_graph(setting: Setting, model, images: list, batch):
+    """Requests that copy an image into `batch` and replay one CUDA graph of the model; without a GPU, they run it."""
+    with torch.inference_mode():
+        graph, output = captured(lambda: model(batch)) if setting.gpu else (None, None)
 
     def request(index: int):
         with torch.inference_mode():
@@ -57,19 +63,7 @@ def resnet50_graph(setting: Setting):
     with torch.device(setting.device):
         model = torchvision.models.get_model(setting.size("resnet50", "resnet18"), weights=None).eval().to(half)
     images = [image.to(setting.device) for image in _images(setting, 1, half)]
-    batch = images[0].clone()
-    with torch.inference_mode():
-        graph, output = captured(lambda: model(batch)) if setting.gpu else (None, None)
-
-    def request(index: int):
-        with torch.inference_mode():
-            batch.copy_(images[index])
-            if graph is None or output is None:
-                return to_host(model(batch))
-            graph.replay()
-            return to_host(output)
-
-    return request
+    return _by_graph(setting, model, images, images[0].clone())
 
 
 def resnet152_batch(setting: Setting):
