@@ -16,6 +16,7 @@
 #include "shm/labels.hpp"
 #include "shm/memory.hpp"
 #include "shm/policy.hpp"
+#include "shm/view.hpp"
 
 namespace sluice::controller {
 namespace {
@@ -119,11 +120,7 @@ void write_slots(MetricsText& out, const std::vector<Row>& rows) {
   };
   constexpr std::array<Family, 8> kFamilies{{
       {"sluice_client_active", "gauge", "1 while a job of the client runs.",
-       [](const Row& row) {
-         const shm::Slot& slot = row.slot;
-         const bool runs = shm::is_active(slot.job.load()) || shm::is_active(slot.open_job.load());
-         return runs ? 1.0 : 0.0;
-       }},
+       [](const Row& row) { return shm::has_job(row.slot) ? 1.0 : 0.0; }},
       {"sluice_jobs_total", "counter", "Jobs that the client has ended.",
        [](const Row& row) { return static_cast<double>(row.slot.job_times.ended.load()); }},
       {"sluice_gate_closed", "gauge", "1 while a job of higher priority holds the client.",

@@ -13,13 +13,17 @@
 
 namespace sluice::shm {
 
+/// Whether a job of the client runs, with closed or open gates below.
+inline bool has_job(const Slot& slot) noexcept {
+  return is_active(slot.job.load()) || is_active(slot.open_job.load());
+}
+
 /// How long a client whose gate has been closed since `since_ns` has been held: with work
 /// outstanding, under a policy that heeds the gate. 0 for an open gate (since_ns 0).
 inline std::uint64_t held_ns(const Slot& slot, std::uint64_t since_ns,
                              std::uint64_t now_ns) noexcept {
   const bool heeds = Policy::unpack(slot.policy.load()).kind != PolicyKind::kNone;
-  const bool has_job = is_active(slot.job.load()) || is_active(slot.open_job.load());
-  if (since_ns == 0 || !heeds || !has_job) return 0;
+  if (since_ns == 0 || !heeds || !has_job(slot)) return 0;
   const std::uint64_t from = std::max(since_ns, slot.job_since_ns.load());
   return now_ns > from ? now_ns - from : 0;
 }

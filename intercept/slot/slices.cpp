@@ -5,6 +5,7 @@
 #include "intercept/driver/driver.hpp"
 #include "intercept/driver/log.hpp"
 #include "intercept/driver/process.hpp"
+#include "shm/view.hpp"
 
 namespace sluice::intercept {
 
@@ -41,10 +42,9 @@ void Slices::tick(std::uint64_t now_ns, std::uint64_t host_ns, std::uint64_t wai
 void Slices::note_coverage() noexcept {
   constexpr std::uint32_t kTicks = 32;
   shm::Slot& words = client_.slot();
-  const bool has_job = shm::is_active(words.job.load()) || shm::is_active(words.open_job.load());
   shm::HalfWord& covered = words.turn.covered;
   const std::uint32_t sum = covered.load() * (kTicks - 1);
-  covered.store((has_job ? sum + 1000 + kTicks - 1 : sum) / kTicks);
+  covered.store((shm::has_job(words) ? sum + 1000 + kTicks - 1 : sum) / kTicks);
 }
 
 void Slices::apply() noexcept {

@@ -17,10 +17,6 @@ using shm::SlotInfo;
 
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
-bool wants(const shm::Slot& slot) noexcept {
-  return shm::is_active(slot.job.load()) || shm::is_active(slot.open_job.load());
-}
-
 std::uint32_t weight_of(const shm::Slot& slot) noexcept {
   return std::max(slot.requested_weight.load(), 1U);
 }
@@ -125,7 +121,7 @@ struct TurnRule::Others {
         until_ns = std::max(until_ns, other.turn.until_ns.load());
         is_before = is_before || is_first;
       }
-      if (!wants(other)) return;
+      if (!shm::has_job(other)) return;
       greatest = std::max(greatest, weight_of(other));
       if (has < least) next = index;
       least = std::min(least, has);
@@ -176,8 +172,8 @@ TurnRule::Decision TurnRule::with_turn(const shm::Slot& own, const Others& other
   held_ns_ = std::min(held_ns_, held);
   std::uint64_t had = std::max(passed - std::min(held - held_ns_, passed), passed / kMostTurns);
   const std::uint32_t weight = weight_of(own);
-  if (wants(own)) idle_ns_ = 0;
-  if (!wants(own) && idle_ns_ == 0) idle_ns_ = now_ns;
+  if (shm::has_job(own)) idle_ns_ = 0;
+  if (!shm::has_job(own) && idle_ns_ == 0) idle_ns_ = now_ns;
   const bool idle = idle_ns_ != 0 && now_ns - idle_ns_ >= scaled(kIdleNs);
   const std::uint64_t turn =
       std::max(scaled(kLeastTurnNs), scaled(kTurnNs) * weight / std::max(weight, others.greatest));
@@ -223,7 +219,7 @@ TurnRule::Decision TurnRule::without_turn(const shm::Slot& own, const Others& ot
                                           std::uint64_t now_ns) noexcept {
   // What a client did not use while it had no work is lost, and what it used while it was alone is
   // not held against it. (This is start-time fair queuing: who comes begins where the others are.)
-  const bool wants_now = wants(own);
+  const bool wants_now = shm::has_job(own);
   if (wants_now && !wanted_) {
     const std::uint64_t there = others.greatest_count;
     used_ = std::clamp(used_, there, there + scaled(kTurnNs) / weight_of(own));
