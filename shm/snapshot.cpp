@@ -97,7 +97,7 @@ TargetSnapshot target_of(const Slot& slot) {
 StepsSnapshot steps_of(const StepTimes& steps) {
   StepsSnapshot found;
   const std::uint32_t state = steps.state.load();
-  if (state <= static_cast<std::uint32_t>(StepState::kMissed)) {
+  if (state <= static_cast<std::uint32_t>(StepState::kOpen)) {
     found.state = static_cast<StepState>(state);
   }
   found.ended = steps.ended.load();
@@ -320,6 +320,10 @@ std::string step_state_name(StepState state) {
       return "jobs";
     case StepState::kMissed:
       return "missed";
+    case StepState::kTriesOpen:
+      return "trying";
+    case StepState::kOpen:
+      return "open";
   }
   return "none";
 }

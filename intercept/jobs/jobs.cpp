@@ -87,7 +87,13 @@ void Jobs::end_step(const Wait& wait, std::uint64_t now) noexcept {
   if (!end.ended) return;
   g_process.forget_remembered();
   if (end.first && !has_target()) close_without_trial();
-  if (end.window_ns != 0 && closed_ns_ != 0) open_window(now, now + end.window_ns);
+  if (end.close && window_ns_ != 0) {
+    close_window(now);
+  } else if (end.window_ns != 0 && window_ns_ != 0) {
+    look_ns_ = now + end.window_ns;
+  } else if (end.window_ns != 0 && closed_ns_ != 0) {
+    open_window(now, now + end.window_ns);
+  }
   Trace* const traced = g_process.trace.load();
   if (traced != nullptr && end.counted) traced->step(end.began_ns, now, end.kind);
 }

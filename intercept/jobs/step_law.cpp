@@ -24,6 +24,8 @@ constexpr double kPriorPrice = 1.3;
 constexpr double kLeastPrice = 1.0 / 16;
 /// Of a step: by so much a late step shortens the windows of a target.
 constexpr double kStride = 0.1;
+/// Steps that pay for a trial of open gates, at most, if it doubled them.
+constexpr double kMostDebt = 128;
 /// Steps without a window after which a target counts as missed.
 constexpr std::uint64_t kMissedSteps = 512;
 constexpr std::size_t kEnoughReferences = 32;
@@ -46,12 +48,14 @@ void StepLaw::set(shm::Target target) noexcept {
   alone_ns_ = 0;
   target_window_ns_ = 0;
   closed_steps_ = 0;
+  stay_open_.begin_anew();
 }
 
 void StepLaw::neighbours(std::uint64_t id) noexcept {
   if (std::exchange(neighbours_, id) == id) return;
   open_sum_ns_ = cost_sum_ns_ = credit_ns_ = mean_cost_ = 0;
-  left_out_ = surprises_ = 0;
+  left_out_ = surprises_ = debt_ns_ = 0;
+  stay_open_.begin_anew();
   target_window_ns_ = 0;
   closed_steps_ = 0;
 }
@@ -101,7 +105,8 @@ bool StepLaw::is_usual(Kind kind) const noexcept {
   return usual.closed.size() >= kEnough && entry->level_ns <= kLong * usual.level_ns;
 }
 
-void StepLaw::ended(Kind kind, std::uint64_t duration, std::uint64_t open) noexcept {
+void StepLaw::ended(Kind kind, std::uint64_t duration, std::uint64_t open,
+                    std::uint64_t waited) noexcept {
   ++steps_;
   last_kept_ = Kept::kUncounted;
   const bool after_window = std::exchange(touched_, open != 0);
@@ -113,12 +118,24 @@ void StepLaw::ended(Kind kind, std::uint64_t duration, std::uint64_t open) noexc
   entry->weight += 1;
   entry->all.add(duration);
   if (!touched) learn_closed(*entry, duration);
-  if (!is_usual(kind) || entry->level_ns <= 0) return;
+  const bool usual = is_usual(kind) && entry->level_ns > 0;
+  if (!usual) return stay_open_.ended({}, false);
   level_ns_ = entry->level_ns;
   if (!touched) learn_alone(duration);
   if (!touched) learn_accidents(*entry, duration);
-  learn_cost(*entry, duration, open, touched);
-  follow_target(duration);
+  // What a window delays may show in the step after it.
+  const double most = kOutlier * level_ns_ + ns(open);
+  const double cost = touched ? std::min(ns(duration), most) - level_ns_ * (1 + left_out_) : 0;
+  mean_cost_ += (cost / level_ns_ - mean_cost_) / kKindsFade;
+  const double took = std::max(ns(duration), 1.0);
+  if (stay_open_.state() == StayOpen::State::kResting) {
+    learn_cost(*entry, cost, open, touched);
+  } else {
+    debt_ns_ = std::clamp(debt_ns_ + cost - kAllowed * level_ns_, 0.0, kMostDebt * level_ns_);
+  }
+  if (target_.any()) return follow_target(duration);
+  stay_open_.ended({took, took / level_ns_, ns(open) / took, is_late(duration), ns(waited) / took},
+                   true);
 }
 
 void StepLaw::learn_closed(Entry& entry, std::uint64_t duration) noexcept {
@@ -138,14 +155,17 @@ void StepLaw::learn_alone(std::uint64_t duration) noexcept {
   }
 }
 
-/// Compares the step with those of its kind of the same seconds that no window touched. What a
-/// window delays may show in the step after it.
-void StepLaw::learn_cost(const Entry& entry, std::uint64_t duration, std::uint64_t open,
+/// Whether few steps that no window touched take so long.
+bool StepLaw::is_late(std::uint64_t duration) const noexcept {
+  constexpr double kAllowedTail = 1.05;
+  if (stay_open_.state() == StayOpen::State::kResting) return false;
+  return ns(duration) > kAllowedTail * ns(percentile(references_, 990));
+}
+
+/// `cost`: by what the step was longer than those of its kind of the same seconds that no window
+/// touched.
+void StepLaw::learn_cost(const Entry& entry, double cost, std::uint64_t open,
                          bool touched) noexcept {
-  const double most = kOutlier * entry.level_ns + ns(open);
-  const double alone = entry.level_ns * (1 + left_out_);
-  const double cost = touched ? std::min(ns(duration), most) - alone : 0;
-  mean_cost_ += (cost / entry.level_ns - mean_cost_) / kKindsFade;
   if (open != 0) {
     open_sum_ns_ += ns(open) - open_sum_ns_ / kWindowsFade;
     cost_sum_ns_ -= cost_sum_ns_ / kWindowsFade;
@@ -168,7 +188,10 @@ void StepLaw::learn_accidents(const Entry& entry, std::uint64_t duration) noexce
 /// price follows too slowly where it has changed. Of that, windows get back what steps are longer
 /// by without them, or a host that is late now and then would take all windows.
 void StepLaw::settle(const Entry& entry, double cost, std::uint64_t open, bool touched) noexcept {
-  const double paid = kAllowed * entry.level_ns;
+  // Half of what a step pays is for trials that were dear.
+  const double repaid = std::min(debt_ns_, kAllowed / 2 * entry.level_ns);
+  debt_ns_ -= repaid;
+  const double paid = kAllowed * entry.level_ns - repaid;
   const double expected = price() * ns(open);
   const bool surprises = cost > std::max(2 * expected, kSurprise * entry.level_ns);
   const double charge = (surprises ? cost : expected) - (touched ? surprises_ * entry.level_ns : 0);
@@ -210,6 +233,20 @@ bool StepLaw::is_reference_next() const noexcept {
 }
 
 std::uint64_t StepLaw::window_ns() const noexcept {
+  // Longer than a step, which opens the next one.
+  constexpr double kOpen = 4;
+  switch (stay_open_.gates()) {
+    case StayOpen::Gates::kClosed:
+      return 0;
+    case StayOpen::Gates::kOpen:
+      return static_cast<std::uint64_t>(std::max(kOpen * level_ns_, shortest_ns_));
+    case StayOpen::Gates::kWindows:
+      return priced_window_ns();
+  }
+  return 0;
+}
+
+std::uint64_t StepLaw::priced_window_ns() const noexcept {
   if (is_reference_next()) return 0;
   double wanted = target_window_ns_;
   bool enough = limit_ns() != 0 && wanted >= shortest_ns_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "intercept/jobs/last_values.hpp"
+#include "intercept/jobs/stay_open.hpp"
 #include "shm/target.hpp"
 
 namespace sluice::intercept {
@@ -42,10 +43,17 @@ class StepLaw {
   /// used one.
   Kind kind_of(std::uint64_t key, std::uint64_t launches) noexcept;
   /// A step ended. `open_ns`: for how long the gates were open since the step before it ended.
-  void ended(Kind kind, std::uint64_t duration_ns, std::uint64_t open_ns) noexcept;
+  /// `waited_ns`: its time in waits.
+  void ended(Kind kind, std::uint64_t duration_ns, std::uint64_t open_ns,
+             std::uint64_t waited_ns) noexcept;
   /// For how long the gates may open now; 0: they stay closed. Not if a step that the program has
   /// given and that has not ended is not usual.
   [[nodiscard]] std::uint64_t window_ns() const noexcept;
+  /// Whether the gates stay open beyond the step: to try it, or because it costs nothing.
+  [[nodiscard]] bool stays_open() const noexcept {
+    return stay_open_.gates() == StayOpen::Gates::kOpen;
+  }
+  [[nodiscard]] StayOpen::State staying() const noexcept { return stay_open_.state(); }
   /// Whether steps of this kind may have a window: it is known, and not long.
   [[nodiscard]] bool is_usual(Kind kind) const noexcept;
 
@@ -87,12 +95,13 @@ class StepLaw {
   [[nodiscard]] const Entry& most_frequent() const noexcept;
   static void learn_closed(Entry& entry, std::uint64_t duration_ns) noexcept;
   void learn_alone(std::uint64_t duration_ns) noexcept;
-  void learn_cost(const Entry& entry, std::uint64_t duration_ns, std::uint64_t open_ns,
-                  bool touched) noexcept;
+  void learn_cost(const Entry& entry, double cost_ns, std::uint64_t open_ns, bool touched) noexcept;
+  [[nodiscard]] bool is_late(std::uint64_t duration_ns) const noexcept;
   void follow_target(std::uint64_t duration_ns) noexcept;
   void learn_accidents(const Entry& entry, std::uint64_t duration_ns) noexcept;
   void settle(const Entry& entry, double cost_ns, std::uint64_t open_ns, bool touched) noexcept;
   [[nodiscard]] double price() const noexcept;
+  [[nodiscard]] std::uint64_t priced_window_ns() const noexcept;
   [[nodiscard]] bool is_reference_next() const noexcept;
 
   double shortest_ns_;  ///< A window. Real ns.
@@ -113,6 +122,8 @@ class StepLaw {
   double surprises_ = 0;
   double credit_ns_ = 0;  ///< What steps have paid and windows have not cost yet.
   double mean_cost_ = 0;  ///< Of a step, as a part of its time.
+  StayOpen stay_open_;
+  double debt_ns_ = 0;  ///< What trials of open gates have cost and steps have not paid yet.
 
   shm::Target target_;
   LastValues<std::uint64_t, 2 * kKept> references_;  ///< Of usual steps that no window touched.

@@ -66,9 +66,10 @@ void Steps::given(std::uint64_t kind, std::uint64_t now) noexcept {
 /// wait twice, for the copies of two outputs, say.
 bool Steps::ends_step(const Waits::Wait& wait, std::uint64_t now) const noexcept {
   const bool blocked = since(now, wait.since_ns) >= kDoneNs;
-  return law_ != nullptr && wait.given != 0 && first_ns_ + ends_ != 0 &&
-         (blocked || wait.given > last_ended_) && since(now, last_end_ns_) >= kShortestNs &&
-         (first_ns_ != 0 || any_after(last_ended_));
+  // Two steps that were given before the first wait for one of them are of one period.
+  const bool newer = wait.given > last_ended_ || (wait.given == last_ended_ && first_ns_ != 0);
+  return law_ != nullptr && wait.given != 0 && first_ns_ + ends_ != 0 && (blocked || newer) &&
+         since(now, last_end_ns_) >= kShortestNs && (first_ns_ != 0 || any_after(last_ended_));
 }
 
 /// Whether something was given in a period after this one, and its step has not ended.
@@ -110,8 +111,11 @@ Steps::End Steps::wait_returned(const Waits::Wait& wait, std::uint64_t now,
   end.first = has_steps_ && !had_steps;
   end.counted = has_steps_ && had_steps;
   if (!end.counted) return end;
-  law_->ended(ended.kind, since(now, end.began_ns), end.open_ns);
+  law_->ended(ended.kind, since(now, end.began_ns), end.open_ns,
+              since(now, std::max(wait.since_ns, end.began_ns)));
   end.window_ns = window(ended, now);
+  end.close = std::exchange(stays_, end.window_ns != 0 && law_->stays_open()) &&
+              end.window_ns == 0 && open_since_ns_ != 0;
   client_.slot().steps.ended.fetch_add(1, kRelaxed);
   if (target_.of_steps) show_target();
   if (ends_ % kStepsPerShow == 0) show();
@@ -133,7 +137,7 @@ std::uint64_t Steps::window(const Period& ended, std::uint64_t now) noexcept {
   anybody_below_ = lower.id != 0;
   if (below != 0) law_->neighbours(below);
   const bool of_jobs = target_.any() && !target_.of_steps;
-  if (below == 0 || of_jobs || open_since_ns_ != 0) return 0;
+  if (below == 0 || of_jobs || (open_since_ns_ != 0 && !law_->stays_open())) return 0;
   const bool queued = any_after(ended.number);
   if (!all_usual(ended.number) || (!queued && !law_->is_usual(ended.kind))) return 0;
   const std::uint64_t window_ns = law_->window_ns();
@@ -160,6 +164,9 @@ void Steps::show() noexcept {
     state = StepState::kNoWindow;
   } else if (law_->missed()) {
     state = StepState::kMissed;
+  } else if (law_->staying() != StayOpen::State::kResting) {
+    const bool tries = law_->staying() == StayOpen::State::kTrying;
+    state = tries ? StepState::kTriesOpen : StepState::kOpen;
   }
   steps.state.store(static_cast<std::uint32_t>(state), kRelaxed);
   steps.window_us.store(us(window_ns_), kRelaxed);

@@ -36,10 +36,12 @@ class Steps {
   void given(std::uint64_t kind, std::uint64_t now_ns) noexcept;
 
   struct End {
-    bool ended = false;           ///< The wait has ended a step.
-    bool first = false;           ///< From now on the job has steps.
-    bool counted = false;         ///< The job had steps before.
-    std::uint64_t window_ns = 0;  ///< For how long the gates may open now; 0: they stay closed.
+    bool ended = false;    ///< The wait has ended a step.
+    bool first = false;    ///< From now on the job has steps.
+    bool counted = false;  ///< The job had steps before.
+    /// For how long the gates may open now, or stay open; 0: no window begins.
+    std::uint64_t window_ns = 0;
+    bool close = false;  ///< The window that is open ends now.
     std::uint64_t kind = 0;
     std::uint64_t began_ns = 0;
     std::uint64_t open_ns = 0;  ///< Of windows, since the step before it ended.
@@ -82,6 +84,7 @@ class Steps {
   std::uint64_t launches_ = 0;  ///< At its begin.
 
   std::uint64_t open_since_ns_ = 0;  ///< A window is open; 0: none.
+  bool stays_ = false;               ///< It does not end with its time.
   std::uint64_t open_ns_ = 0;        ///< Windows since the last end of a step.
   std::uint64_t window_ns_ = 0;      ///< The last one that was given.
   bool anybody_below_ = false;

@@ -104,51 +104,56 @@ SliceRule::Slice SliceRule::tick(const shm::Board& board, int slot, std::uint64_
 SliceRule::Slice SliceRule::wanted(const shm::Board& board, int slot,
                                    std::uint64_t now_ns) noexcept {
   const shm::Slot& own = board.slots[static_cast<std::size_t>(slot)];
-  const std::uint32_t requested = own.requested_slice.load();
-  if (requested == shm::kSliceOff) return {0, SliceState::kOff};
-  const shm::SlotInfo own_info = shm::SlotInfo::unpack(own.info.load());
-  const std::uint8_t priority = own_info.priority;
-  const std::uint8_t device = own_info.device;
-  const std::optional<SliceState> obstacle = obstacle_on(board, device);
-  std::uint8_t highest = priority;
-  bool above = false;
-  bool below = false;
-  bool equal = false;
-  bool windows = false;
+  if (own.requested_slice.load() == shm::kSliceOff) return {0, SliceState::kOff};
+  const std::uint8_t priority = shm::SlotInfo::unpack(own.info.load()).priority;
+  Others others{priority};
   for_each_neighbour(board, slot, [&](const shm::SlotInfo& info, const shm::Slot& other) {
     const bool is_above = info.priority > priority;
-    windows = windows || (is_above && opens_windows(other) && is_busy(other, now_ns));
-    highest = std::max(highest, info.priority);
-    above = above || info.priority > priority;
-    below = below || info.priority < priority;
-    equal = equal || info.priority == priority;
+    others.highest = std::max(others.highest, info.priority);
+    others.below = others.below || info.priority < priority;
+    others.equal = others.equal || info.priority == priority;
+    others.windows = others.windows || (is_above && opens_windows(other) && is_busy(other, now_ns));
   });
-  if (above && requested != shm::kSliceAuto) return {requested, SliceState::kShort};
-  if (above) {
-    // Policy none asks to be left alone; comparisons use it for a program without Sluice.
-    if (shm::Policy::unpack(own.policy.load()).kind == shm::PolicyKind::kNone) {
-      return {0, SliceState::kOff};
-    }
-    if (obstacle) return {0, *obstacle};
-    if (windows) return {kInWindowUs, SliceState::kWindows};
-    int busy = is_busy(own, now_ns) ? 1 : 0;
-    for_each_neighbour(board, slot, [&](const shm::SlotInfo& info, const shm::Slot& other) {
-      // Of those who take turns one runs.
-      const bool in_turn =
-          info.priority == priority && own.turn.takes.load() != 0 && other.turn.takes.load() != 0;
-      if (info.priority < highest && !in_turn && is_busy(other, now_ns)) ++busy;
-    });
-    const SliceState state = about_those_above(board, slot, now_ns);
-    if (state != SliceState::kShort) return {0, state};
-    if (busy > 1) return {0, SliceState::kSeveral};
-    return {kShortUs, state};
+  return others.highest > priority ? below_others(board, slot, others, now_ns)
+                                   : above_others(board, slot, others);
+}
+
+SliceRule::Slice SliceRule::below_others(const shm::Board& board, int slot, const Others& others,
+                                         std::uint64_t now_ns) noexcept {
+  const shm::Slot& own = board.slots[static_cast<std::size_t>(slot)];
+  const shm::SlotInfo own_info = shm::SlotInfo::unpack(own.info.load());
+  const std::uint32_t requested = own.requested_slice.load();
+  if (requested != shm::kSliceAuto) return {requested, SliceState::kShort};
+  // Policy none asks to be left alone; comparisons use it for a program without Sluice.
+  if (shm::Policy::unpack(own.policy.load()).kind == shm::PolicyKind::kNone) {
+    return {0, SliceState::kOff};
   }
+  if (const auto obstacle = obstacle_on(board, own_info.device)) return {0, *obstacle};
+  if (others.windows) return {kInWindowUs, SliceState::kWindows};
+  int busy = is_busy(own, now_ns) ? 1 : 0;
+  for_each_neighbour(board, slot, [&](const shm::SlotInfo& info, const shm::Slot& other) {
+    // Of those who take turns one runs.
+    const bool in_turn = info.priority == own_info.priority && own.turn.takes.load() != 0 &&
+                         other.turn.takes.load() != 0;
+    if (info.priority < others.highest && !in_turn && is_busy(other, now_ns)) ++busy;
+  });
+  const SliceState state = about_those_above(board, slot, now_ns);
+  if (state != SliceState::kShort) return {0, state};
+  if (busy > 1) return {0, SliceState::kSeveral};
+  return {kShortUs, state};
+}
+
+SliceRule::Slice SliceRule::above_others(const shm::Board& board, int slot,
+                                         const Others& others) const noexcept {
+  const shm::Slot& own = board.slots[static_cast<std::size_t>(slot)];
+  const auto obstacle = obstacle_on(board, shm::SlotInfo::unpack(own.info.load()).device);
   // Next to others that are busy, a short slice would be a small part of the GPU.
-  if (below && !equal && opens_windows(own)) {
+  const bool alone_above = others.below && !others.equal;
+  if (alone_above && opens_windows(own)) {
     return obstacle ? Slice{0, *obstacle} : Slice{kBetweenWindowsUs, SliceState::kWindows};
   }
   const bool holds_at_once = own.target.load() == 0;
-  const std::uint32_t us = below && !equal && holds_at_once ? fitting_us(own, time_scale_) : 0;
+  const std::uint32_t us = alone_above && holds_at_once ? fitting_us(own, time_scale_) : 0;
   if (us != 0 && obstacle == SliceState::kNotObeyed) return {0, *obstacle};
   return {us, us != 0 ? SliceState::kLong : SliceState::kDriver};
 }

@@ -60,7 +60,17 @@ class SliceRule {
   Slice tick(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept;
 
  private:
+  struct Others {
+    std::uint8_t highest;  ///< Priority, the client's own included.
+    bool below = false;
+    bool equal = false;
+    bool windows = false;  ///< One above opens the gates for windows.
+  };
   [[nodiscard]] Slice wanted(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept;
+  [[nodiscard]] Slice below_others(const shm::Board& board, int slot, const Others& others,
+                                   std::uint64_t now_ns) noexcept;
+  [[nodiscard]] Slice above_others(const shm::Board& board, int slot,
+                                   const Others& others) const noexcept;
   [[nodiscard]] shm::SliceState about_those_above(const shm::Board& board, int slot,
                                                   std::uint64_t now_ns) const noexcept;
 

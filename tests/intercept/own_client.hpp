@@ -13,6 +13,8 @@ namespace sluice::intercept::test {
 /// call.
 class OwnClient {
  public:
+  static inline bool under_mps = false;  ///< Clients that are made from now on.
+
   /// `reader`: the client can only read the board, as far as its library knows.
   explicit OwnClient(int priority, const char* policy = "gate", bool reader = false)
       : client_(seat(priority, policy, reader), 0, *shm::parse_policy(policy)) {}
@@ -27,8 +29,8 @@ class OwnClient {
   Seat seat(int priority, const char* policy, bool reader) {
     g_process.driver_ready.store(true);
     g_process.driver.cuDeviceGetName = [](char*, int, CUdevice) { return CUDA_SUCCESS; };
-    g_process.driver.cuDeviceGetAttribute = [](int* value, CUdevice_attribute, CUdevice) {
-      *value = 0;
+    g_process.driver.cuDeviceGetAttribute = [](int* value, CUdevice_attribute which, CUdevice) {
+      *value = which == CU_DEVICE_ATTRIBUTE_MPS_ENABLED && under_mps ? 1 : 0;
       return CUDA_SUCCESS;
     };
     const shm::SlotInfo info{shm::SlotState::kLive, static_cast<std::uint8_t>(priority), 0, 1};

@@ -43,7 +43,7 @@ class StepEnds : public testing::Test {
     steps_->given(kind, now_);
     launches_ += launches;
     gpu_ns_ = std::max(gpu_ns_, now_) + static_cast<std::uint64_t>(ms * kMs);
-    const auto event = reinterpret_cast<CUevent>(++events_ * 64);
+    const auto event = reinterpret_cast<CUevent>((events_++ % 16 + 1) * 64);
     g_process.event_marks.note(event);
     flights_.push_back({event, gpu_ns_});
   }
@@ -58,9 +58,15 @@ class StepEnds : public testing::Test {
     now_ = std::max(now_ + 2'000, done_ns);
     if (closes_ns_ != 0 && closes_ns_ <= now_) steps_->window_closed(std::exchange(closes_ns_, 0));
     const Steps::End end = steps_->wait_returned(wait, now_, launches_);
-    if (end.window_ns != 0) {
-      ++windows_;
+    const bool open = closes_ns_ != 0;
+    if (end.close) {
+      EXPECT_TRUE(open);
+      steps_->window_closed(now_);
+      closes_ns_ = 0;
+    } else if (end.window_ns != 0) {
       closes_ns_ = now_ + end.window_ns;
+      if (open) return end;
+      ++windows_;
       steps_->window_opened(now_);
     }
     return end;
@@ -219,6 +225,75 @@ TEST_F(StepEnds, NothingOpensWhereWindowsAreOff) {
   decode(200);
   EXPECT_EQ(windows_, 0);
   EXPECT_GT(client_->slot().steps.ended.load(), 100U) << "steps are shown all the same";
+}
+
+/// Steps of a host that is slower than the GPU.
+struct SlowHost : StepEnds {
+  void decode(int steps) {
+    for (int i = 0; i < steps; ++i) {
+      give(7, 30, 1);
+      now_ += 4 * kMs;
+      if (flights_.size() < 2) continue;
+      wait();
+      open_steps_ += closes_ns_ != 0 ? 1 : 0;
+    }
+  }
+  int open_steps_ = 0;
+};
+
+// Prevents: two steps are taken for one, because both were given before the first wait.
+TEST_F(SlowHost, EachWaitEndsAStep) {
+  decode(100);
+  EXPECT_NEAR(client_->slot().steps.ended.load(), 74, 2) << "but those before the job had steps";
+  give(7, 30, 1);
+  give(7, 30, 1);
+  now_ += 4 * kMs;
+  const std::uint64_t before = client_->slot().steps.ended.load();
+  wait();
+  decode(20);
+  EXPECT_EQ(client_->slot().steps.ended.load(), before + 21);
+  EXPECT_EQ(client_->slot().steps.kinds[0].p50_us.load(), 4002U);
+}
+
+TEST_F(SlowHost, MayLeaveTheGatesOpen) {
+  decode(200);
+  EXPECT_EQ(state(), shm::StepState::kTriesOpen);
+  decode(20'000);
+  EXPECT_EQ(state(), shm::StepState::kOpen);
+  open_steps_ = windows_ = 0;
+  decode(1000);
+  EXPECT_NEAR(open_steps_, 935, 15) << "of sixteen blocks one is closed";
+  EXPECT_LE(windows_, 12) << "between blocks with open gates they do not close";
+}
+
+TEST_F(SlowHost, OpenGatesCloseForAPrefill) {
+  decode(20'000);
+  ASSERT_EQ(state(), shm::StepState::kOpen);
+  while (closes_ns_ == 0) decode(1);
+  give(8, 900, 120);
+  now_ += 4 * kMs;
+  wait();
+  EXPECT_EQ(closes_ns_, 0U) << "the prefill is queued";
+}
+
+TEST_F(SlowHost, OpenGatesCloseForATargetAndForNobody) {
+  decode(20'000);
+  ASSERT_EQ(state(), shm::StepState::kOpen);
+  while (closes_ns_ == 0) decode(1);
+  steps_->set(*shm::parse_target("step p99=20ms"));
+  give(7, 30, 1);
+  now_ += 4 * kMs;
+  wait();
+  EXPECT_EQ(closes_ns_, 0U) << "there is no trial with a target";
+  steps_->set({});
+  decode(20'000);
+  ASSERT_EQ(state(), shm::StepState::kOpen);
+  while (closes_ns_ == 0) decode(1);
+  client_.board().used.store(1);
+  decode(1);
+  EXPECT_EQ(closes_ns_, 0U) << "nobody is below";
+  decode(20);
+  EXPECT_EQ(state(), shm::StepState::kNoWindow);
 }
 
 // Prevents: a target of jobs, which an endless job cannot keep, is missed even more.

@@ -24,6 +24,8 @@ struct Program {
   int prefill_every = 0;  ///< 0: never.
   double prefill = 120;
   double accidents = 0;  ///< Part of the steps that take twice to four times as long.
+  double waits = 0.9;    ///< Part of a step alone that is waits.
+  double stay = 1;       ///< What a step is lengthened by if the gates stay open, as a part.
 };
 
 struct Sum {
@@ -34,7 +36,8 @@ struct Sum {
   double took = 0;
   double open = 0;
   double longest = 0;
-  int late = 0;  ///< Of usual steps, beyond `limit` of the run.
+  int stayed = 0;  ///< Steps in which the gates stayed open.
+  int late = 0;    ///< Of usual steps, beyond `limit` of the run.
   int usual = 0;
   [[nodiscard]] double longer() const { return took / alone - 1; }
 };
@@ -57,18 +60,23 @@ class Together {
       const auto kind = law.kind_of(prefill ? 2 : 1, prefill ? 900 : 30);
       const double window =
           law.is_usual(kind) && !law.learning() ? double(law.window_ns()) / kMs : 0;
-      const double open = window == 0 ? 0 : window + 0.1;  // the thread is late
-      const double cost = open == 0 ? 0 : open * program.price + 2 * program.overrun * uniform();
+      const bool stays = window != 0 && law.stays_open();
+      double open = window == 0 ? 0 : window + 0.1;  // the thread is late
+      double cost = open == 0 ? 0 : open * program.price + 2 * program.overrun * uniform();
+      if (stays) cost = alone * program.stay;
       const double took = alone + cost * (1 - program.spill) + std::exchange(spilled_, 0);
       spilled_ = cost * program.spill;
-      law.ended(kind, std::uint64_t(took * kMs), std::uint64_t(open * kMs));
+      if (stays) open = took;
+      law.ended(kind, std::uint64_t(took * kMs), std::uint64_t(open * kMs),
+                std::uint64_t((alone * program.waits + cost) * kMs));
       ++sum.steps;
       sum.alone += alone;
       sum.took += took;
       sum.open += open;
       sum.windows += open != 0 ? 1 : 0;
+      sum.stayed += stays ? 1 : 0;
       sum.windows_in_prefill += open != 0 && prefill ? 1 : 0;
-      sum.longest = std::max(sum.longest, open);
+      if (!stays) sum.longest = std::max(sum.longest, open);
       if (prefill) continue;
       ++sum.usual;
       sum.late += took > limit ? 1 : 0;
@@ -177,10 +185,10 @@ TEST(StepLaw, WhatIsUsualMayChange) {
   law.neighbours(1);
   const auto small = law.kind_of(1, 30);
   const auto large = law.kind_of(2, 30);
-  for (int i = 0; i < 5000; ++i) law.ended(small, 10'000'000, 0);
-  for (int i = 0; i < 100; ++i) law.ended(large, 60'000'000, 0);
+  for (int i = 0; i < 5000; ++i) law.ended(small, 10'000'000, 0, 0);
+  for (int i = 0; i < 100; ++i) law.ended(large, 60'000'000, 0, 0);
   EXPECT_FALSE(law.is_usual(large));
-  for (int i = 0; i < 500; ++i) law.ended(large, 60'000'000, 0);
+  for (int i = 0; i < 500; ++i) law.ended(large, 60'000'000, 0, 0);
   EXPECT_TRUE(law.is_usual(large));
 }
 
@@ -190,9 +198,9 @@ TEST(StepLaw, AnAccidentIsNoPrice) {
   Together run;
   run.run(program, 2000);
   const int before = run.run(program, 300).windows;
-  run.law.ended(run.law.kind_of(1, 30), 60'000'000'000, 1'000'000);
+  run.law.ended(run.law.kind_of(1, 30), 60'000'000'000, 1'000'000, 0);
   EXPECT_GT(run.run(program, 300).windows, before / 2);
-  for (int i = 0; i < 2; ++i) run.law.ended(run.law.kind_of(1, 30), 60'000'000'000, 0);
+  for (int i = 0; i < 2; ++i) run.law.ended(run.law.kind_of(1, 30), 60'000'000'000, 0, 0);
   const Sum sum = run.run(program, 300);
   EXPECT_LE(sum.longer(), 0.08) << "steps of a reference that took a minute are not long";
 }
@@ -224,7 +232,7 @@ TEST(StepLaw, CreditIsNotSavedUp) {
   const Program fast{.step = 5};
   Together run;
   run.run(fast, 2000);
-  for (int i = 0; i < 2000; ++i) run.law.ended(run.law.kind_of(1, 30), 5'000'000, 0);
+  for (int i = 0; i < 2000; ++i) run.law.ended(run.law.kind_of(1, 30), 5'000'000, 0, 5'000'000);
   EXPECT_LE(run.run(fast, 100).windows, 30);
 }
 
@@ -263,9 +271,9 @@ TEST(StepLaw, KindsAreKnownByWorkAndLaunches) {
   for (std::size_t i = 0; i < StepLaw::kEnough; ++i) {
     EXPECT_FALSE(law.is_usual(decode));
     EXPECT_EQ(law.window_ns(), 0U);
-    law.ended(decode, 20'000'000, 0);
+    law.ended(decode, 20'000'000, 0, 0);
   }
-  law.ended(decode, 20'000'000, 0);  // the first one may have begun with open gates
+  law.ended(decode, 20'000'000, 0, 0);  // the first one may have begun with open gates
   EXPECT_TRUE(law.is_usual(decode));
 }
 
@@ -275,15 +283,15 @@ TEST(StepLaw, NewKindsWithoutEndReplaceEachOther) {
   StepLaw law;
   law.neighbours(1);
   for (std::uint64_t i = 0; i < 10'000; ++i) {
-    law.ended(law.kind_of(1000 + i, 50), 20'000'000, 0);
+    law.ended(law.kind_of(1000 + i, 50), 20'000'000, 0, 0);
     EXPECT_EQ(law.window_ns(), 0U) << "no step is usual";
   }
   EXPECT_TRUE(law.learning());
   StepLaw::Kind decode = 0;
   for (std::uint64_t i = 0; i < 200; ++i) {
     decode = law.kind_of(1, 50);
-    law.ended(decode, 20'000'000, 0);
-    law.ended(law.kind_of(100'000 + i, 50), 20'000'000, 0);
+    law.ended(decode, 20'000'000, 0, 0);
+    law.ended(law.kind_of(100'000 + i, 50), 20'000'000, 0, 0);
   }
   EXPECT_TRUE(law.is_usual(decode));
   EXPECT_FALSE(law.is_usual(law.kind_of(300'000, 50)));
@@ -359,6 +367,75 @@ TEST(StepLaw, AHopelessTargetHasNoWindows) {
   EXPECT_GT(run.run(program, 2000).windows, 1000);
 }
 
+/// Two steps in flight, and a host that is slower than the GPU: open gates cost next to nothing,
+/// and each short window costs two switches.
+constexpr Program kHostBound{
+    .step = 4, .noise = 0.1, .price = 0.3, .overrun = 0.5, .waits = 0.1, .stay = 0.01};
+
+// Prevents: windows take from best effort what the steps would not miss.
+TEST(StepLaw, GatesStayOpenWhereClosingBringsNothing) {
+  for (const double noise : {0.02, 0.1, 0.2}) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      SCOPED_TRACE(testing::Message() << "noise " << noise << ", seed " << seed);
+      Program program = kHostBound;
+      program.noise = noise;
+      Together run(seed);
+      run.run(program, 20'000);
+      EXPECT_EQ(run.law.staying(), StayOpen::State::kOpen);
+      const Sum sum = run.run(program, 8000);
+      EXPECT_GT(sum.stayed, 7000);
+      EXPECT_LE(sum.longer(), 0.02);
+      EXPECT_GT(sum.windows, sum.stayed - 1) << "all are counted";
+    }
+  }
+}
+
+// Prevents: steps that take twice as long with open gates pay for the question.
+TEST(StepLaw, WhatHarmsIsSeldomTried) {
+  for (const double waits : {0.1, 0.9}) {
+    SCOPED_TRACE(waits);
+    const Program program{.step = 20, .waits = waits, .stay = 1};
+    Together run;
+    const Sum first = run.run(program, 4000);
+    EXPECT_LE(first.stayed, waits < 0.5 ? 60 : 0) << "in a minute and a half";
+    const Sum sum = run.run(program, 100'000);
+    EXPECT_LE(sum.stayed, 400);
+    EXPECT_GE(sum.stayed, 30) << "it is asked again";
+    EXPECT_LE(sum.longer(), 0.06);
+    EXPECT_GE(sum.open, 0.6 * best_open(program, sum));
+  }
+}
+
+// Prevents: what was harmless once is believed for ever.
+TEST(StepLaw, GatesCloseAgainWhenOpenOnesHarm) {
+  Together run;
+  run.run(kHostBound, 20'000);
+  ASSERT_EQ(run.law.staying(), StayOpen::State::kOpen);
+  Program other = kHostBound;
+  other.stay = 0.3;
+  EXPECT_LE(run.run(other, 4000).stayed, 2500);
+  EXPECT_LE(run.run(other, 20'000).stayed, 600);
+}
+
+// Prevents: a neighbour that harms finds the gates open because another one did not.
+TEST(StepLaw, OtherNeighboursAreTriedAnew) {
+  Together run;
+  run.run(kHostBound, 20'000);
+  run.law.neighbours(8);
+  EXPECT_EQ(run.law.staying(), StayOpen::State::kResting);
+  EXPECT_FALSE(run.law.stays_open());
+}
+
+TEST(StepLaw, ATargetOfStepsNeedsNoTrial) {
+  Together run;
+  run.law.set(target("step p99=8ms"));
+  EXPECT_EQ(run.run(kHostBound, 10'000).stayed, 0);
+  run.law.set({});
+  EXPECT_GT(run.run(kHostBound, 20'000).stayed, 0);
+  run.law.set(target("step p99=8ms"));
+  EXPECT_FALSE(run.law.stays_open());
+}
+
 // Prevents: numbers that no clock gives end in windows without a bound.
 TEST(StepLaw, BearsAnyNumbers) {
   for (const char* text : {"none", "step p99=1us", "step p99.9=3600s", "step p50=100x"}) {
@@ -369,12 +446,13 @@ TEST(StepLaw, BearsAnyNumbers) {
     const auto any = [&] { return random() >> (random() % 64); };
     for (int i = 0; i < 50'000; ++i) {
       law.ended(i % 3 == 0 ? law.kind_of(random() % 3, any() % 50) : random() % 20, any(),
-                i % 5 == 0 ? any() : 0);
+                i % 5 == 0 ? any() : 0, any());
       const std::uint64_t window = law.window_ns();
       EXPECT_TRUE(window == 0 || window >= StepLaw::kShortestWindowNs);
     }
-    for (int i = 0; i < 5000; ++i) law.ended(law.kind_of(9, 7), 20'000'000, 0);
-    EXPECT_LE(law.window_ns(), law.limit_ns() != 0 ? law.limit_ns() : 16'000'000);
+    for (int i = 0; i < 5000; ++i) law.ended(law.kind_of(9, 7), 20'000'000, 0, 20'000'000);
+    const std::uint64_t most = law.stays_open() ? 80'000'000 : 16'000'000;
+    EXPECT_LE(law.window_ns(), law.limit_ns() != 0 ? law.limit_ns() : most);
     EXPECT_TRUE(law.is_usual(law.kind_of(9, 7)));
   }
 }

@@ -130,6 +130,30 @@ TEST_F(StepsOf, AProgramThatIsNeverIdleHasWindows) {
   EXPECT_FALSE(closed());
 }
 
+// Prevents: the gates close between two steps of a block in which they should stay open, or stay
+// open in one with closed gates.
+TEST_F(StepsOf, WhereTheHostIsSlowGatesStayOpenForBlocks) {
+  start();
+  int open = 0;
+  int closed_again = 0;
+  int longest = 0;
+  bool tried = false;
+  for (int i = 0; i < 2000 && (longest < 5 || closed_again < 5 || !tried); ++i) {
+    give();
+    std::this_thread::sleep_for(6ms);
+    if (given_ < 2) continue;
+    wait();
+    const bool is_open = !closed();
+    if (!is_open && open >= 5) ++closed_again;
+    open = is_open ? open + 1 : 0;
+    longest = std::max(longest, open);
+    tried = tried || state() == shm::StepState::kTriesOpen;
+  }
+  EXPECT_GE(longest, 5);
+  EXPECT_GE(closed_again, 5);
+  EXPECT_TRUE(tried);
+}
+
 TEST_F(StepsOf, SwitchedOffGatesStayClosed) {
   setenv("SLUICE_CLOSE", "first", 1);
   start();

@@ -314,6 +314,12 @@ TEST_F(Use, StepsAndTheirWindowsAreShown) {
   expect_says(text(), "gates stay closed\n");
   is(shm::StepState::kJobs);
   expect_says(text(), "gates stay closed: its target is of jobs, and its job does not end\n");
+  is(shm::StepState::kTriesOpen);
+  expect_says(text(), "tries whether closing the gates brings it anything\n");
+  EXPECT_EQ(json()["clients"][0]["steps"]["state"], "trying");
+  is(shm::StepState::kOpen);
+  expect_says(text(), "gates stay open: closing them brings nothing\n");
+  EXPECT_EQ(json()["clients"][0]["steps"]["state"], "open");
   is(shm::StepState::kMissed);
   expect_says(text(), "gates stay closed: the target leaves no window\n");
   const auto shown = json()["clients"][0]["steps"];

@@ -36,6 +36,10 @@ std::string gates_in_steps(const shm::ClientSnapshot& client) {
       return "gates stay closed";
     case shm::StepState::kMissed:
       return "gates stay closed: the target leaves no window";
+    case shm::StepState::kTriesOpen:
+      return "tries whether closing the gates brings it anything";
+    case shm::StepState::kOpen:
+      return "gates stay open: closing them brings nothing";
     case shm::StepState::kJobs:
       return "gates stay closed: its target is of jobs, and its job does not end";
     case shm::StepState::kNone:

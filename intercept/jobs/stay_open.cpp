@@ -1,0 +1,115 @@
+#include "intercept/jobs/stay_open.hpp"
+
+#include <algorithm>
+
+namespace sluice::intercept {
+namespace {
+
+constexpr double kMostPart = 3;     ///< A step counts as at most so long: an accident of the host.
+constexpr double kNearlyAll = 0.9;  ///< The program may launch before its wait has returned.
+constexpr double kWaitsFade = 64;   ///< Steps.
+
+/// A bet on something that may become true later: what has spoken against it is forgotten.
+void watch(Bet& bet, double sample) noexcept {
+  bet.add(sample);
+  if (bet.wealth() <= 1 && sample < 0) bet = {};
+}
+
+}  // namespace
+
+/// splitmix64. Which block of a pair has closed gates must not depend on the program.
+std::uint64_t StayOpen::draw() noexcept {
+  std::uint64_t z = random_ += 0x9e3779b97f4a7c15;
+  z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27U)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31U);
+}
+
+StayOpen::Gates StayOpen::gates() const noexcept {
+  if (state_ == State::kResting) return Gates::kWindows;
+  const bool closed = place_ == (closed_first_ ? kHoldBlocks - 2 : kHoldBlocks - 1);
+  return closed ? Gates::kClosed : Gates::kOpen;
+}
+
+void StayOpen::ended(const Step& step, bool usual) noexcept {
+  if (state_ != State::kResting) {
+    if (++steps_ > kMostSteps && state_ == State::kTrying) return give_up();
+    return usual ? count(step) : begin_block();
+  }
+  if (!usual) return;
+  if (step.open_part == 0) waited_part_ += (step.waited_part - waited_part_) / kWaitsFade;
+  // A trial would harm, and gain next to nothing.
+  const std::uint64_t first = waited_part_ >= kBusy ? kFirstPause : kBlock * kHoldBlocks;
+  if (++rested_ >= std::max(pause_, first)) begin_trial();
+}
+
+void StayOpen::begin_trial() noexcept {
+  state_ = State::kTrying;
+  steps_ = 0;
+  longer_ = later_ = not_longer_ = not_later_ = {};
+  begin_group();
+}
+
+/// A group ends with a pair of blocks, in random order. It has nothing else while the answer is not
+/// known, or in doubt.
+void StayOpen::begin_group() noexcept {
+  const bool asks = state_ == State::kTrying || harmful() >= kSuspicion;
+  place_ = asks ? kHoldBlocks - 2 : 0;
+  closed_first_ = draw() % 2 == 0;
+  begin_block();
+}
+
+void StayOpen::begin_block() noexcept {
+  block_ = {};
+  settled_ns_ = 0;
+  counted_ = 0;
+}
+
+void StayOpen::count(const Step& step) noexcept {
+  const bool closed = gates() == Gates::kClosed;
+  if (settled_ns_ == 0 || settled_ns_ < kSettleNs) {
+    settled_ns_ += step.ns;
+    return;
+  }
+  const bool as_asked = closed ? step.open_part == 0 : step.open_part >= kNearlyAll;
+  if (!as_asked) return begin_block();
+  block_.sum += std::min(step.part, kMostPart);
+  block_.late = block_.late || step.late;
+  if (++counted_ < kBlock) return;
+  (closed ? closed_ : open_) = block_;
+  begin_block();
+  if (++place_ < kHoldBlocks) return;
+  compare();
+  if (state_ != State::kResting) begin_group();
+}
+
+double StayOpen::harmful() const noexcept { return std::max(longer_.wealth(), later_.wealth()); }
+
+void StayOpen::compare() noexcept {
+  const double longer = open_.sum > closed_.sum * (1 + kMore) ? 1 : -1;
+  const double later = (open_.late ? 1 : 0) - (closed_.late ? 1 : 0) - kMoreLate * double(kBlock);
+  if (state_ == State::kOpen) {
+    watch(longer_, longer);
+    watch(later_, later);
+    if (harmful() >= kSure) give_up();
+    return;
+  }
+  longer_.add(longer);
+  later_.add(later);
+  not_longer_.add(-longer);
+  not_later_.add(-later);
+  if (harmful() >= kDoubt) return give_up();
+  if (std::min(not_longer_.wealth(), not_later_.wealth()) < kSure) return;
+  state_ = State::kOpen;
+  longer_ = later_ = {};
+  next_pause_ = std::max(next_pause_ / 2, kFirstPause);
+}
+
+void StayOpen::give_up() noexcept {
+  state_ = State::kResting;
+  rested_ = 0;
+  pause_ = next_pause_;
+  next_pause_ = std::min(2 * next_pause_, kLongestPause);
+}
+
+}  // namespace sluice::intercept

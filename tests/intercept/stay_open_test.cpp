@@ -1,0 +1,186 @@
+// Whether gates may stay open in the steps of a program: the trial, in virtual time.
+#include "intercept/jobs/stay_open.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace sluice::intercept::test {
+namespace {
+
+using Gates = StayOpen::Gates;
+using State = StayOpen::State;
+
+struct Program {
+  double step_ms = 5;
+  double noise = 0.05;      ///< Sigma of the logarithm.
+  double longer = 0;        ///< The part by which open gates lengthen a step.
+  double late = 0.01;       ///< The part of its steps that is late, with closed gates,
+  double late_open = 0.01;  ///< and with open ones.
+  double waits = 0.1;
+};
+
+class Trial {
+ public:
+  explicit Trial(std::uint64_t seed = 1) : random_(seed) {}
+
+  /// Runs until the state is another one, `most` steps at most. Returns how many.
+  int run(const Program& program, int most) {
+    const State before = law.state();
+    int steps = 0;
+    while (steps < most && law.state() == before) {
+      step(program);
+      ++steps;
+    }
+    return steps;
+  }
+
+  void step(const Program& program) {
+    const Gates gates = law.gates();
+    const bool open = gates == Gates::kOpen;
+    const bool late = uniform_(random_) < (open ? program.late_open : program.late);
+    const double part =
+        std::exp(program.noise * normal_(random_)) * (open ? 1 + program.longer : 1);
+    open_steps += open ? 1 : 0;
+    law.ended({program.step_ms * 1e6 * part, part, open ? 1.0 : 0.0, late, program.waits}, true);
+  }
+
+  StayOpen law;
+  int open_steps = 0;
+
+ private:
+  std::mt19937_64 random_;
+  std::normal_distribution<double> normal_;
+  std::uniform_real_distribution<double> uniform_{0, 1};
+};
+
+TEST(StayOpen, AsksAtOnceUnlessTheProgramKeepsTheGpuBusy) {
+  Trial host_bound;
+  EXPECT_EQ(host_bound.run({}, 10'000), 64);
+  EXPECT_EQ(host_bound.law.state(), State::kTrying);
+  Trial busy;
+  EXPECT_EQ(busy.run({.waits = 0.9}, 10'000), int(StayOpen::kFirstPause));
+}
+
+// Prevents: staying open is taken for harmless where it harms by just what is not allowed, in the
+// middle or in the tail.
+TEST(StayOpen, WhatHarmsIsSeldomAccepted) {
+  const Program longer{.longer = StayOpen::kMore};
+  const Program later{.late_open = 0.01 + 1.2 * StayOpen::kMoreLate};
+  for (const Program& program : {longer, later}) {
+    int accepted = 0;
+    for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+      Trial trial(seed);
+      trial.run(program, 100);
+      trial.run(program, 100'000);
+      accepted += trial.law.state() == State::kOpen ? 1 : 0;
+    }
+    EXPECT_LE(accepted, 10) << "1 in 100, and three standard deviations";
+  }
+}
+
+TEST(StayOpen, WhatIsHarmlessIsMostlyAccepted) {
+  int accepted = 0;
+  double steps = 0;
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    Trial trial(seed);
+    const Program program{.noise = 0.1, .longer = 0.01};
+    trial.run(program, 100);
+    steps += trial.run(program, 100'000);
+    accepted += trial.law.state() == State::kOpen ? 1 : 0;
+  }
+  EXPECT_GE(accepted, 160);
+  EXPECT_LE(steps / 200, 8000);
+}
+
+// Prevents: a trial of what doubles the steps goes on for seconds.
+TEST(StayOpen, WhatHarmsMuchEndsSoon) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    Trial trial(seed);
+    const Program program{.step_ms = 20, .longer = 1};
+    trial.run(program, 100);
+    trial.run(program, 100'000);
+    EXPECT_EQ(trial.law.state(), State::kResting);
+    EXPECT_LE(trial.open_steps, 60);
+  }
+}
+
+TEST(StayOpen, EachTrialThatFailsDoublesThePause) {
+  Trial trial;
+  const Program program{.step_ms = 20, .longer = 1};
+  trial.run(program, 100);
+  for (std::uint64_t pause = StayOpen::kFirstPause; pause <= StayOpen::kLongestPause; pause *= 2) {
+    trial.run(program, 1000);
+    EXPECT_EQ(trial.run(program, 1'000'000), int(pause));
+  }
+  trial.run(program, 1000);
+  EXPECT_EQ(trial.run(program, 1'000'000), int(StayOpen::kLongestPause));
+}
+
+TEST(StayOpen, IsWatchedWhileOpen) {
+  Trial trial;
+  trial.run({}, 100);
+  trial.run({}, 100'000);
+  ASSERT_EQ(trial.law.state(), State::kOpen);
+  trial.open_steps = 0;
+  for (int i = 0; i < 8000; ++i) trial.step({});
+  EXPECT_EQ(trial.law.state(), State::kOpen);
+  EXPECT_NEAR(trial.open_steps, 7500, 50) << "one block in sixteen has closed gates";
+  EXPECT_LE(trial.run({.longer = 0.3}, 100'000), 2000);
+  EXPECT_EQ(trial.law.state(), State::kResting);
+}
+
+TEST(StayOpen, IsWatchedInTheTail) {
+  Trial trial;
+  trial.run({}, 100);
+  trial.run({}, 100'000);
+  ASSERT_EQ(trial.law.state(), State::kOpen);
+  EXPECT_LE(trial.run({.late_open = 0.2}, 100'000), 5000);
+}
+
+// Prevents: steps in which the gates did something else are evidence.
+TEST(StayOpen, OnlyStepsThatDidAsAskedCount) {
+  Trial trial;
+  trial.run({}, 100);
+  ASSERT_EQ(trial.law.state(), State::kTrying);
+  for (std::uint64_t i = 0; i < StayOpen::kMostSteps; ++i) {
+    const double open_part = trial.law.gates() == Gates::kOpen ? 0.5 : 0.1;
+    trial.law.ended({5e6, 1, open_part, false, 0.1}, true);
+    EXPECT_EQ(trial.law.state(), State::kTrying);
+  }
+  trial.law.ended({5e6, 1, 0, false, 0.1}, true);
+  EXPECT_EQ(trial.law.state(), State::kResting) << "a trial without an answer ends";
+}
+
+// Prevents: a prefill in the middle of a block is compared with a block of decode steps.
+TEST(StayOpen, AStepThatIsNotUsualSpoilsItsBlock) {
+  Trial trial;
+  trial.run({}, 100);
+  for (int i = 0; i < 2000; ++i) {
+    const Gates before = trial.law.gates();
+    trial.step({});
+    trial.step({});
+    trial.step({});
+    trial.law.ended({}, false);
+    EXPECT_EQ(trial.law.gates(), before);
+  }
+}
+
+// Prevents: steps of 1 ms are compared while a kernel of best effort from the block before still
+// runs.
+TEST(StayOpen, ABlockSettlesFirst) {
+  for (const double step_ms : {0.5, 4.0, 50.0}) {
+    SCOPED_TRACE(step_ms);
+    Trial trial;
+    const Program program{.step_ms = step_ms, .noise = 0};
+    trial.run(program, 100);
+    const Gates first = trial.law.gates();
+    int steps = 0;
+    for (; trial.law.gates() == first; ++steps) trial.step(program);
+    EXPECT_EQ(steps, std::max(1, int(std::ceil(10 / step_ms))) + int(StayOpen::kBlock));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::intercept::test
