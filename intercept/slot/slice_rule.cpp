@@ -27,15 +27,23 @@ void for_each_neighbour(const shm::Board& board, int slot, Visit visit) noexcept
   });
 }
 
+bool has_steps(const shm::Slot& slot) noexcept {
+  return slot.steps.state.load(std::memory_order_relaxed) !=
+         static_cast<std::uint32_t>(shm::StepState::kNone);
+}
+
 /// The GPU time of a job and a half; 0 if it is not known, or fits into the driver's slice. What a
-/// job takes in all would grow with what its neighbours do.
+/// job takes in all would grow with what its neighbours do, and is a bound: the GPU time is also
+/// that of a job that does not end. A program that is never idle has no such job, and with a slice
+/// of 100 ms it would leave those below 2 % of the GPU.
 std::uint32_t fitting_us(const shm::Slot& own, double time_scale) noexcept {
   constexpr std::uint64_t kFew = 20;
   constexpr std::uint64_t kDriversUs = 2'000;
   const std::uint64_t ended = own.job_times.ended.load(std::memory_order_relaxed);
-  if (ended < kFew) return 0;
-  const double job_ns = static_cast<double>(own.gpu_ns.load(std::memory_order_relaxed)) /
-                        static_cast<double>(ended) / time_scale;
+  if (ended < kFew || has_steps(own)) return 0;
+  const std::uint64_t sum_ns = std::min(own.gpu_ns.load(std::memory_order_relaxed),
+                                        own.job_times.total_ns.load(std::memory_order_relaxed));
+  const double job_ns = static_cast<double>(sum_ns) / static_cast<double>(ended) / time_scale;
   const auto us = static_cast<std::uint64_t>(job_ns / 1000);
   if (us <= kDriversUs) return 0;
   // In steps, so that noise sets nothing.

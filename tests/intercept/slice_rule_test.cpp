@@ -229,6 +229,7 @@ class TimeSliceOfAServer : public TimeSliceRule {
   void jobs(std::uint64_t ended, std::uint64_t gpu_ns) {
     slot(kServer).job_times.ended.store(ended);
     slot(kServer).gpu_ns.store(ended * gpu_ns);
+    slot(kServer).job_times.total_ns.store(ended * gpu_ns * 2);
   }
   Slice servers(std::uint64_t ms = 1000) { return after(ms, kServer); }
 };
@@ -241,6 +242,19 @@ TEST_F(TimeSliceOfAServer, FitsTheGpuTimeOfItsJobs) {
   EXPECT_EQ(servers(), (Slice{SliceRule::kMostUs, SliceState::kLong}));
   jobs(19, 5 * kMs);
   EXPECT_EQ(servers(), (Slice{0, SliceState::kDriver})) << "too few";
+}
+
+// Prevents: those below an LLM server get 2 % of the GPU, because it keeps 100 ms for a job that
+// has no end.
+TEST_F(TimeSliceOfAServer, IsTheDriversWhereAJobHasNoEnd) {
+  slot(kServer).gpu_ns.fetch_add(60'000 * kMs);
+  EXPECT_EQ(servers(), (Slice{16'384, SliceState::kLong})) << "no more than a job takes in all";
+  for (const auto state :
+       {shm::StepState::kLearning, shm::StepState::kNoWindow, shm::StepState::kMissed,
+        shm::StepState::kTriesOpen, shm::StepState::kOpen}) {
+    slot(kServer).steps.state.store(static_cast<std::uint32_t>(state));
+    EXPECT_EQ(servers(), (Slice{0, SliceState::kDriver}));
+  }
 }
 
 TEST_F(TimeSliceOfAServer, IsTheDriversOnAGpuThatDoesNotObey) {

@@ -200,9 +200,21 @@ def test_every_condition_comes_first_in_some_round():
     assert plan.order(found, 5) == found
 
 
-def test_without_sluice_the_best_effort_program_gives_no_way():
-    bare = plan.conditions([])[1]
-    assert (bare.policy, bare.slice_, bare.target) == ("none", "off", "none")
+def test_without_sluice_nobody_is_above_another(monkeypatch):
+    # A server above others keeps a slice of the GPU as long as its jobs, and those below get little.
+    said = []
+    stage: Any = Stage.__new__(Stage)
+    stage._server, stage._best_effort = "server", SimpleNamespace(ask=lambda *what: None)
+    monkeypatch.setattr(Stage, "_set", lambda self, program, *settings: said.append(settings))
+    monkeypatch.setattr(Stage, "_serve", lambda *what: (_ for _ in ()).throw(RuntimeError("enough")))
+    for condition in plan.conditions([])[1:]:
+        with pytest.raises(RuntimeError, match="enough"):
+            stage._measure(condition, 70, 1)
+    server, best_effort, above, below = said
+    assert server == ("--priority", "0", "--slice", "off", "--target", "none")
+    assert best_effort == ("--policy", "none", "--slice", "off")
+    assert above == ("--priority", "1", "--slice", "auto", "--target", "none")
+    assert below == ("--policy", "device:200us", "--slice", "auto")
 
 
 @pytest.mark.parametrize("given", [["--loads", "0"], ["--modes", "MIG"], ["--best-effort", "x"], ["--rounds", "0"]])

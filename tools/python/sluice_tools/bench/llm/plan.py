@@ -15,12 +15,14 @@ TARGET = "step p99=1.3x"
 
 @dataclass(frozen=True)
 class Condition:
-    """policy, slice_: of the best-effort program; target: of the server, or none. All can change at run time."""
+    """policy, slice_: of the best-effort program; target: of the server, or none. All can change at run time. hooked:
+    False: as without Sluice, where nobody is above another."""
 
     name: str
     policy: str = "device:200us"
     slice_: str = "auto"
     target: str = "none"
+    hooked: bool = True
 
     @property
     def server_runs(self) -> bool:
@@ -33,7 +35,7 @@ class Condition:
 
 def conditions(targets: list[str]) -> list[Condition]:
     """Of one load; best effort alone needs no load."""
-    fixed = [Condition(ALONE), Condition(BARE, "none", "off"), Condition(DEFAULT)]
+    fixed = [Condition(ALONE), Condition(BARE, "none", "off", hooked=False), Condition(DEFAULT)]
     return fixed + [Condition(f"target {target}", target=target) for target in targets]
 
 

@@ -101,7 +101,8 @@ class Stage:
         return self._best_effort_alone[repeat]
 
     def _measure(self, condition: Condition, load: int, seed: int) -> list[dict]:
-        self._set(self._server, "--target", condition.target)
+        priority, slice_ = ("1", "auto") if condition.hooked else ("0", "off")
+        self._set(self._server, "--priority", priority, "--slice", slice_, "--target", condition.target)
         self._set(self._best_effort, "--policy", condition.policy, "--slice", condition.slice_)
         if condition.best_effort_runs:
             self._best_effort.ask("run", "running", _ANSWER_S)
