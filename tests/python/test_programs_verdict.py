@@ -246,6 +246,14 @@ def test_outputs_are_compared_by_input():
     assert cells_with_other_outputs(summarize(changing)) == ["bare", "x"]
 
 
+def test_outputs_that_differ_alone_are_no_fault():
+    rows = [critical(ALONE, 1, 2, outputs="0:a/b"), *alone(), *here(12, 40, 80)]
+    verdict = judged(rows)
+    assert verdict.outputs_vary and "Outputs of the critical program differ alone, too." in verdict.text()
+    assert "OUTPUTS DIFFER" not in verdict.text()
+    assert counted([verdict]).endswith("; in 1 they differ alone, too.")
+
+
 def test_the_first_sentence_counts_mixes():
     found = [judged(here(12, 40, 80)), judged(here(30, 40, 80))]
     assert counted(found).startswith("1 of 2 are worse than without Sluice somewhere, 1 are shown not to be;")

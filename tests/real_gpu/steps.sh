@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # A program that is never idle, next to best effort: what its steps take, and what best effort gets. Conditions take
-# turns. `steps.sh sim` does the same on the simulated GPU. KERNELS: of a step, 100 us each. ROUNDS, SECONDS: of GPU time.
+# turns. `steps.sh sim` does the same on the simulated GPU. KERNELS: of a step, KERNEL_US each, HOST_US of the host in
+# front of each. ROUNDS, SECONDS_EACH: of GPU time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 gpu=${1:-real}
-rounds=${ROUNDS:-3} seconds=${SECONDS_EACH:-20} kernels=${KERNELS:-200}
+rounds=${ROUNDS:-3} seconds=${SECONDS_EACH:-20} kernels=${KERNELS:-200} kernel_us=${KERNEL_US:-100} host_us=${HOST_US:-0}
 export PATH=$PWD/build/bin:$PATH
 spin=$PWD/build/libexec/sluice/sluice-example-spin
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-server=("$spin" --kernels "$kernels" --kernel-us 100 --in-flight 2 --seconds "$seconds")
+server=("$spin" --kernels "$kernels" --kernel-us "$kernel_us" --host-us "$host_us" --in-flight 2 --seconds "$seconds")
 train=("$spin" --kernels 20 --kernel-us 200 --seconds "$seconds")
 
 run() { # NAME SESSION OPTIONS...: the server under these options, with best effort below

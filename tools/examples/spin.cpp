@@ -24,6 +24,7 @@ using sluice::tools::Gpu;
 struct Options {
   std::uint64_t kernels = 100;
   double kernel_us = 50;
+  double host_us = 0;
   double period_ms = 0;
   bool poisson = false;
   bool mark = false;
@@ -44,6 +45,16 @@ void sleep_until(std::uint64_t ns) {
   if (ns > now) std::this_thread::sleep_for(std::chrono::nanoseconds(ns - now));
 }
 
+void launch_all(const Gpu& gpu, const Options& options) {
+  for (std::uint64_t i = 0; i < options.kernels; ++i) {
+    // Not asleep: a host that is slow works.
+    const std::uint64_t due = monotonic_ns() + to_real_ns(gpu, options.host_us / 1e3);
+    while (options.host_us > 0 && monotonic_ns() < due) {
+    }
+    gpu.launch(static_cast<std::uint64_t>(options.kernel_us * 1e3));
+  }
+}
+
 /// Runs one job. Returns its duration in ms of GPU time.
 double run_job(const Gpu& gpu, const Options& options) {
   std::uint64_t announced = 0;
@@ -54,9 +65,7 @@ double run_job(const Gpu& gpu, const Options& options) {
   }
   const std::uint64_t begin = monotonic_ns();
   const std::uint64_t job = options.mark ? sluice_job_begin(announced) : 0;
-  for (std::uint64_t i = 0; i < options.kernels; ++i) {
-    gpu.launch(static_cast<std::uint64_t>(options.kernel_us * 1e3));
-  }
+  launch_all(gpu, options);
   gpu.wait();
   if (options.mark) sluice_job_end(job);
   return static_cast<double>(monotonic_ns() - begin) / 1e6 / gpu.time_scale();
@@ -83,9 +92,7 @@ int run_steps(const Options& options) {
       options.seconds > 0 ? start + to_real_ns(gpu, options.seconds * 1e3) : ~std::uint64_t{0};
   std::uint64_t last = start;
   for (std::size_t step = 0; g_stop == 0 && last < end; ++step) {
-    for (std::uint64_t i = 0; i < options.kernels; ++i) {
-      gpu.launch(static_cast<std::uint64_t>(options.kernel_us * 1e3));
-    }
+    launch_all(gpu, options);
     gpu.record(events[step % events.size()]);
     if (step + 1 < events.size()) continue;
     Gpu::wait(events[(step + 1) % events.size()]);
@@ -124,6 +131,8 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--kernels", options.kernels, "Number of kernels of a job")->capture_default_str();
   app.add_option("--kernel-us", options.kernel_us, "Duration of a kernel in microseconds")
       ->capture_default_str();
+  app.add_option("--host-us", options.host_us,
+                 "Time that the host needs in front of each kernel, in microseconds");
   app.add_option("--period-ms", options.period_ms, "Time between two jobs; 0: one after the other");
   app.add_flag("--poisson", options.poisson, "Jobs at random times, --period-ms apart on average");
   app.add_flag("--mark", options.mark, "Call sluice_job_begin() and sluice_job_end()");

@@ -53,7 +53,7 @@ def _lines(verdict: Verdict, results: list[Result]) -> list[tuple[str, ...]]:
     for judgment in (None, *verdict.judgments):
         result = own[judgment.cell if judgment else BARE]
         words = "" if judgment is None else f"**{judgment.word}**" if judgment.worse else judgment.word
-        if judgment and result.cell in (verdict.other_outputs or ()):
+        if judgment and not verdict.outputs_vary and result.cell in (verdict.other_outputs or ()):
             words += "; **outputs differ**"
         p50 = middle(result.in_all("p50", True))
         found.append((

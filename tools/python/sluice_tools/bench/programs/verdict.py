@@ -8,6 +8,7 @@ from sluice_tools.bench.programs.reasons import reasons
 from sluice_tools.bench.programs.results import Result, Round, cells_with_other_outputs
 from sluice_tools.measure.paired import Paired, compare, holm
 from sluice_tools.measure.statistics import ENOUGH_TO_JUDGE
+from sluice_tools.measure.summary import ALONE
 
 BETTER, EQUAL, WORSE = -1, 0, 1
 SIGNIFICANT = 0.05  # after Holm's correction over all axes of all mixes and conditions of the table
@@ -148,9 +149,16 @@ class Verdict:
     def worse(self) -> bool:
         return any(judgment.worse for judgment in self.judgments)
 
+    @property
+    def outputs_vary(self) -> bool:
+        """Those of the critical program alone differ, so those of other cells say nothing."""
+        return ALONE in (self.other_outputs or ())
+
     def text(self) -> str:
         parts = [self._of(judgment) for judgment in self.judgments]
-        if self.other_outputs:
+        if self.outputs_vary:
+            parts.append("Outputs of the critical program differ alone, too.")
+        elif self.other_outputs:
             parts.append(f"OUTPUTS DIFFER in {', '.join(self.other_outputs)}.")
         return f"{self.subject}, {self.mode}: {' '.join(parts)}"
 
@@ -188,12 +196,14 @@ def _corrected(found: list[Verdict]) -> list[Verdict]:
 def counted(found: list[Verdict]) -> str:
     """The one sentence above all."""
     worse = sum(verdict.worse for verdict in found)
-    wrong = sum(bool(verdict.other_outputs) for verdict in found)
     sure = sum(all(judgment.word == "not worse" for judgment in verdict.judgments) for verdict in found)
     pay = sum(any(judgment.word.startswith("less best effort") for judgment in verdict.judgments) for verdict in found)
     text = f"{worse} of {len(found)} are worse than without Sluice somewhere, {sure} are shown not to be"
     text += f", {pay} pay best effort for latency" if pay else ""
-    compared = [verdict for verdict in found if verdict.other_outputs is not None]
+    vary = sum(verdict.outputs_vary for verdict in found)
+    compared = [verdict for verdict in found if verdict.other_outputs is not None and not verdict.outputs_vary]
     if compared:
-        text += f"; critical outputs are equal to the bit in {len(compared) - wrong} of {len(compared)}"
+        equal = sum(not verdict.other_outputs for verdict in compared)
+        text += f"; critical outputs are equal to the bit in {equal} of {len(compared)}"
+    text += f"; in {vary} they differ alone, too" if vary else ""
     return text + "."
