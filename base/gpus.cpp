@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -34,6 +35,7 @@ Gpus parse_gpus(const std::string& json) {
     for (const auto& device : answer.at("devices")) {
       gpus.names.push_back(device.at("name").get<std::string>());
       gpus.archs.push_back(device.value("arch", ""));
+      gpus.most_memory = std::max(gpus.most_memory, device.value("memory_bytes", std::uint64_t{0}));
     }
     if (gpus.names.empty()) throw RunError("sluice gpus lists no device");
     if (gpus.simulated) gpus.time_scale = scale_in_name(gpus.names.front());

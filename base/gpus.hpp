@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ struct Gpus {
   std::vector<std::string> names;  ///< By index.
   std::string why_simulated;
   std::vector<std::string> archs;  ///< By index: "sm_90"; empty if `sluice gpus` reports none.
+  std::uint64_t most_memory = 0;   ///< Bytes of the largest one; 0 if `sluice gpus` reports none.
 };
 
 /// Asks `sluice gpus`, which alone decides between a real and a simulated GPU. choice: auto, real

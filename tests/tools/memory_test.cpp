@@ -74,6 +74,22 @@ TEST_F(MemoryLimit, AProgramSeesItsLimitAndGetsNoMore) {
       << shown.out;
 }
 
+// Prevents: a wrong unit goes unnoticed, and the program has no limit.
+TEST_F(MemoryLimit, MoreThanTheGpuHasIsRefused) {
+  const auto exec = [](const char* limit) {
+    return sluice(
+        {"exec", "--gpu", "sim", "--priority", "0", "--memory", limit, "--", "echo", "ran"});
+  };
+  const base::Captured refused = exec("5GiB");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_EQ(refused.out, "");
+  EXPECT_NE(refused.err.find("'5GiB' is more than the GPU has: a limit is 1GiB to 4.0GiB here"),
+            std::string::npos)
+      << refused.err;
+  EXPECT_EQ(exec("4GiB").out, "ran\n");
+  EXPECT_EQ(exec("none").out, "ran\n");
+}
+
 // The simulated GPU has these ways; tests/intercept/memory_limit_test.cpp has all of them.
 TEST_F(MemoryLimit, HoldsForEveryWayToAllocate) {
   start({"--memory", "1GiB"}, "7");
@@ -168,8 +184,11 @@ TEST_F(MemoryLimit, BadLimitsStartNothing) {
   EXPECT_EQ(controller_pid(), 0);
 }
 
-TEST_F(MemoryLimit, AboveTheGpuItHasNoEffect) {
-  start({"--memory", "5GiB"});
+// Of a container that was made for another GPU, for example.
+TEST_F(MemoryLimit, ThatOfTheEnvironmentHasNoEffectAboveTheGpu) {
+  program_ = std::make_unique<Process>(
+      sluice_command({"exec", "--gpu", "sim", "--priority", "0", "--", "env", "SLUICE_MEMORY=5GiB",
+                      SLUICE_TEST_MEMORY_CLIENT}));
   EXPECT_EQ(say("info"), told(4 * kGiB, 4 * kGiB));
   EXPECT_EQ(alloc("plain", 4 * kGiB), "ok");
   EXPECT_NE(program_->finish().err.find(

@@ -1,5 +1,6 @@
 // `sluice exec`: prepares this process and replaces it by the program, so the pid stays. No other
 // file knows how a process is prepared.
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "base/command_line.hpp"
+#include "base/gpus.hpp"
 #include "base/install.hpp"
 #include "base/node_service.hpp"
 #include "shm/client_name.hpp"
@@ -217,6 +219,23 @@ std::string make_folder(const std::string& name) {
   return folder;
 }
 
+/// Throws UsageError if no GPU has so much memory. Where there is no GPU, the program says so.
+void check_memory_fits(const Options& options, const base::Install& install) {
+  const auto limit = shm::parse_memory_limit(options.memory);
+  if (!options.intercept || !limit || *limit == 0) return;
+  std::uint64_t most = 0;
+  try {
+    const std::string choice = options.gpu.empty() ? "real" : options.gpu;
+    most = base::query_gpus(install, choice, options.session).most_memory;
+  } catch (const base::RunError&) {
+    return;
+  }
+  if (most == 0 || *limit <= most) return;
+  throw base::UsageError(
+      fmt::format("--memory: '{}' is more than the GPU has: a limit is 1GiB to {:.1f}GiB here",
+                  options.memory, static_cast<double>(most) / (1U << 30U)));
+}
+
 void prepare_interception(const Options& options, const base::Install& install,
                           const std::string& program) {
   std::string preload;
@@ -262,6 +281,7 @@ int exec(int argc, char** argv) {
   const std::string program = find_program(install, options.program[0]);
   // This process may run in a shell that runs under `sluice exec`.
   remove_interposer(install);
+  check_memory_fits(options, install);
   if (options.gpu == "sim") use_simulated_gpu(install);
   if (options.gpu == "real") use_real_gpu(install);
   // Also without interception: each session has its own simulated GPU.
