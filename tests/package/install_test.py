@@ -81,7 +81,7 @@ class Install(unittest.TestCase):
         }
         self.assertEqual(files["sluice"] & files["lab"], set())
         self.assertIn("libexec/sluice/sluice-sweep", files["lab"])
-        self.assertIn("share/sluice/python/sluice_tools/bench/pairs/cli.py", files["lab"])
+        self.assertIn("share/sluice/python/sluice_tools/bench/programs/cli.py", files["lab"])
         self.assertIn("share/sluice/python/sluice_tools/measure/programs.py", files["sluice"])
         self.assertEqual(files["dev"], {"include/sluice/sluice.h"})
 

@@ -95,8 +95,8 @@ grep -E 'device' "$work/said" || fail "sluice demo printed no table"
 inside sluice doctor --gpu sim || [[ $2 == wheel ]] || fail "sluice doctor fails as root"
 as_user sluice report results || true # without packages: one line
 grep -q 'pip install' "$work/said" || fail "sluice report does not say how to get its packages"
-as_user sluice bench pairs --help || true # the wheel has no laboratory
-grep -q 'usage: sluice bench pairs' "$work/said" || { [[ $2 == wheel ]] && grep -q 'sluice-lab' "$work/said"; } ||
+as_user sluice bench programs --help || true # the wheel has no laboratory
+grep -q 'usage: sluice bench programs' "$work/said" || { [[ $2 == wheel ]] && grep -q 'sluice-lab' "$work/said"; } ||
   fail "sluice bench neither runs nor says where it is"
 echo "try: $1: the demo ran"
 

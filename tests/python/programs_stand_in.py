@@ -2,20 +2,21 @@
 
 STAND_IN_DIES, STAND_IN_HANGS, STAND_IN_LACKS: the name of a program that ends in the middle of a cell, does
 not answer there, or lacks a package. STAND_IN_WRONG: one whose outputs differ from process to process.
-STAND_IN_NOTES: a file for a line with the name, the client priority under MPS, and the target. STAND_IN_GPUS: one for a
-line with the name and the GPUs that it sees.
+STAND_IN_NOTES: a file for a line with the name, the client priority under MPS, the target and --announce-ms.
+STAND_IN_GPUS: one for a line with the name and the GPUs that it sees.
 """
 
 import os
 import sys
 import time
 
-from sluice_tools.bench.pairs.protocol import answer, run_program
+from sluice_tools.bench.common.protocol import answer, run_program
 from sluice_tools.bench.programs.plan import program_of
 from sluice_tools.bench.programs.requests import Server
 from sluice_tools.bench.programs.steps import Steps
 
 NAME = sys.argv[1]
+ANNOUNCE_MS = float(sys.argv[sys.argv.index("--announce-ms") + 1]) if "--announce-ms" in sys.argv else 0.0
 
 
 def is_to(what: str) -> bool:
@@ -35,6 +36,7 @@ def step():
 def note():
     if file := os.environ.get("STAND_IN_NOTES"):
         values = (NAME, os.environ.get("CUDA_MPS_CLIENT_PRIORITY", "-"), os.environ.get("SLUICE_TARGET", "-"))
+        values += (str(ANNOUNCE_MS),)
         with open(file, "a") as notes:
             notes.write(" ".join(values) + "\n")
 
@@ -49,7 +51,7 @@ def obey(commands):
         raise ModuleNotFoundError("No module named 'gone'")
     print("a line of some library", flush=True)
     answer("imported")
-    running, steps, server = False, Steps(step), Server(request)
+    running, steps, server = False, Steps(step), Server(request, ANNOUNCE_MS)
     while (command := commands.next(wait=not running) or {"do": ""})["do"] != "quit":
         do = command["do"]
         if do == "load":

@@ -39,7 +39,7 @@ def test_a_run_that_fails_says_why(tmp_path):
         experiments.run_models(how(fake), tmp_path / "run", {"models": []})
 
 
-@pytest.mark.parametrize("bench", ["published", "checks", "pairs", "programs"])
+@pytest.mark.parametrize("bench", ["published", "checks", "programs"])
 def test_without_a_gpu_nothing_is_begun(tmp_path, monkeypatch, capsys, bench):
     """Else each of a hundred cells fails by itself."""
     fake = sluice_that(tmp_path, "echo 'sluice gpus: no NVIDIA driver' >&2", "exit 1")
@@ -53,7 +53,7 @@ def test_without_a_gpu_nothing_is_begun(tmp_path, monkeypatch, capsys, bench):
 
 
 def test_what_is_missing_beside_a_gpu(tmp_path, monkeypatch, capsys):
-    fake = sluice_that(tmp_path, """echo '{"devices": [{}, {}]}'""")
+    fake = sluice_that(tmp_path, """echo '{"devices": [{"uuid": "a", "name": "A"}, {"uuid": "b", "name": "B"}]}'""")
     monkeypatch.setenv("SLUICE_PROGRAM", str(fake))
     monkeypatch.setenv("PATH", str(tmp_path))
 
@@ -62,10 +62,11 @@ def test_what_is_missing_beside_a_gpu(tmp_path, monkeypatch, capsys):
         assert cli.main() == 2
         return capsys.readouterr().err
 
-    assert "--device: found 2, and the last GPU here is 1" in refused("pairs", "--device", "2")
+    assert "--device: found 2, and the last GPU here is 1" in refused("programs", "--device", "2")
     for arguments in (["published"], ["published", "--mode", "MPS"], ["checks", "--part", "parked"]):
         assert "PATH; --mode time-sliced does without" in refused(*arguments)
-    assert "PATH; --modes time-sliced does without" in refused("pairs")
+    assert "PATH; --modes time-sliced does without" in refused("programs", "--modes", "MPS + priority")
+    assert refused("pairs") == "sluice bench: pairs is gone; use sluice bench programs --mixes pairs,graph\n"
 
 
 def test_rows_come_from_the_results_of_the_run(tmp_path):

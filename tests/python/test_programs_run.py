@@ -2,12 +2,14 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from conftest import PACKAGE
-from pairs_stand_ins import StandIns
-from sluice_tools.bench.pairs import talker
+from sluice_stand_in import StandIns
+from sluice_tools.bench.common import talker
 from sluice_tools.bench.programs import cli, plan, stage, starting, workers
 from sluice_tools.bench.programs.figures import FIELDS
 from sluice_tools.measure import programs
@@ -106,6 +108,21 @@ def test_what_cannot_be_set_has_a_process_of_its_own_and_is_compared_with_itself
     assert "vit-graph#1 --priority 0" in bench.stand_ins.settings()
 
 
+def test_a_program_that_announces_is_a_process_of_its_own(bench, tmp_path, monkeypatch):
+    monkeypatch.setenv("STAND_IN_NOTES", str(notes := tmp_path / "notes.txt"))
+    mixes = "resnet50-graph+prefill,resnet50-graph-busy+prefill"
+    code, said = bench("--conditions", "announce=2ms,close=first,announce=1500us close=first", "--mixes", mixes)
+    assert code == 0, said.err
+    told = [line for line in notes.read_text().splitlines() if line.startswith("resnet50-graph ")]
+    assert sorted(line.split()[-1] for line in told) == ["0.0", "0.0", "1.5", "2.0"]
+    cells = {row["cell"]: row["announced"] for row in rows_of(bench).rows if row["client"] == "resnet50-graph"}
+    # The stand-in is not under Sluice, so Sluice is told of nothing.
+    assert cells["alone, announce=2ms"] == cells["announce=2ms"] == "0" and cells["bare"] == cells["close=first"] == ""
+    # Nobody knows when a request comes that is sent back to back.
+    busy = {row["cell"] for row in rows_of(bench).rows if row["client"] == "resnet50-graph-busy"}
+    assert busy == {"alone", "alone, close=first", "bare", "close=first"}
+
+
 def test_only_the_missing_windows_are_measured(bench):
     assert bench()[0] == 0
     lines = (bench.out / "programs.csv").read_text().splitlines()
@@ -167,7 +184,9 @@ def test_under_mps_best_effort_has_the_lower_priority(bench, tmp_path, monkeypat
     monkeypatch.setenv("STAND_IN_NOTES", str(notes := tmp_path / "notes.txt"))
     code, said = bench("--modes", "MPS + priority", "--conditions", "default,target=p90=2x")
     assert code == 0, said.err
-    assert sorted(notes.read_text().splitlines()) == ["prefill 1 -", "vit-graph 0 -", "vit-graph 0 p90=2x"]
+    assert sorted(notes.read_text().splitlines()) == [
+        "prefill 1 - 0.0", "vit-graph 0 - 0.0", "vit-graph 0 p90=2x 0.0"
+    ]  # fmt: skip
     assert {row["mode"] for row in rows_of(bench).rows} == {"MPS + priority"}
     assert len(bench.stand_ins.daemon_pids()) == 1 and gone(bench.stand_ins.daemon_pids())
 
@@ -262,6 +281,7 @@ def test_more_gpus_than_there_are(bench):
         (["--conditions", "policy=fast"], "'policy=fast' is not a condition: bare, default, or words such as"),
         (["--conditions", "slice=12"], "'slice=12' is not a condition"),
         (["--conditions", "weights=3:x"], "'weights=3:x' is not a condition"),
+        (["--conditions", "announce=2"], "'announce=2' is not a condition"),
         (["--conditions", ""], "a condition has no name"),
         (["--window", "0.9"], "--window must be above 0.9: its first 0.9 s do not count"),
         (["--learn", "-1"], "--learn must be 0 or more"),
@@ -278,3 +298,41 @@ def test_wrong_usage_is_one_line(capsys, arguments, says):
         code = ended.code
     line = capsys.readouterr().err
     assert code == 2 and says in line and line.count("\n") == 1, line
+
+
+def test_nothing_is_begun_that_would_end_after_the_limit(bench):
+    code, said = bench("--limit-s", "0.5")
+    assert code == 0 and "windows are left; the same command goes on" in said.err
+    assert not rows_of(bench).rows
+
+
+def test_a_signal_ends_the_programs(bench):
+    stand_in = str(Path(__file__).parent / "programs_stand_in.py")
+    command = ["programs", "--programs", stand_in, "--mixes", MIX, "--window", "1.0", "--learn", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sluice_tools.bench", *command, "--out", str(bench.out)],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    for line in process.stderr:
+        if "critical:" in line:
+            break
+    process.terminate()
+    process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert len(bench.stand_ins.client_pids()) == 2 and gone(bench.stand_ins.client_pids())
+    assert len(rows_of(bench).rows) == 1
+
+
+def test_a_program_that_does_not_answer_is_an_error():
+    silent = talker.Talker([sys.executable, "-c", "import sys; sys.stdin.read()"], {})
+    try:
+        with pytest.raises(RuntimeError, match="no 'loaded' in 0 s"):
+            silent.ask("load", "loaded", 0.1)
+        silent.process.stdin.close()
+        with pytest.raises(RuntimeError, match="ended before"):
+            silent.hear("loaded", 10)
+    finally:
+        silent.process.kill()
+        silent.process.wait()

@@ -127,7 +127,8 @@ def test_conditions_are_switched_on_the_simulated_gpu(tmp_path, monkeypatch, cap
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
     monkeypatch.setenv("SLUICE_SIM_SCALE", "1")
     given = ["--gpu", "sim", "--mixes", "kernels-50us+kernels-5ms", "--learn", "0", "--rounds", "1"]
-    code = cli.main([*given, "--conditions", "default,slice=off", "--window", "1.9", "--out", str(tmp_path)])
+    wanted = "default,slice=off,policy=event:1 announce=2ms"
+    code = cli.main([*given, "--conditions", wanted, "--window", "1.9", "--out", str(tmp_path)])
     said = capsys.readouterr()
     assert code == 0, said.err
     rows = {(row["cell"], row["role"]): row for row in Rows(tmp_path / "programs.csv", FIELDS).rows}
@@ -136,3 +137,8 @@ def test_conditions_are_switched_on_the_simulated_gpu(tmp_path, monkeypatch, cap
         assert rows[condition, "best effort"]["policy"] == "device:200us"
     assert rows["slice=off", "best effort"]["slice"] == "off"
     assert rows["default", "best effort"]["slice"] != "off"
+    # Announced by the C API, to the interposer; by nobody else.
+    told = rows["policy=event:1 announce=2ms", "critical"]
+    assert 0 < int(told["announced"]) <= int(told["jobs"]) and rows["default", "critical"]["announced"] == ""
+    assert rows["policy=event:1 announce=2ms", "best effort"]["policy"] == "event:1"
+    assert int(rows["policy=event:1 announce=2ms", "best effort"]["gated"]) > 0

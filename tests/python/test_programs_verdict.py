@@ -4,6 +4,9 @@ import itertools
 import time
 
 import pytest
+from sluice import _jobs
+from sluice_tools.bench.common.arrivals import arrivals_ns
+from sluice_tools.bench.common.numbers import jobs_between
 from sluice_tools.bench.llm.plan import BEST_EFFORT as OF_LLM
 from sluice_tools.bench.programs import conditions, figures, plan, requests, steps
 from sluice_tools.bench.programs.results import cells_with_other_outputs, summarize
@@ -224,6 +227,14 @@ def test_jobs_in_time_are_those_of_the_window():
     assert said in found.text()
 
 
+def test_announcements_are_those_of_the_window():
+    answer = {"served_ns": [(at, at, at + 1) for at in (999_999_999, 1_000_000_000, 2_000_000_000)]}
+    made = serving(**answer, announced_ns=[999_999_999, 2_000_000_000, 3_000_000_000])
+    assert made["announced"] == 1 and "announced" not in serving(**answer)
+    told = [critical("default", 20, 40, 1, announced=480), critical("default", 20, 40, 2, announced=500)]
+    assert "980 of 1000 requests announced in time" in judged([*here(20, 40, 80, rounds=[3]), *told]).text()
+
+
 # Speed and outputs
 
 
@@ -276,6 +287,8 @@ def test_a_round_has_each_process_alone_and_the_conditions():
     wanted = [conditions.condition_of(text) for text in ("bare", "default", "slice=off", "close=first")]
     named = [condition.name for condition in conditions.cells(plan.mix_of(MIX), wanted)]
     assert named == [ALONE, BEST_EFFORT_ALONE, "alone, close=first", "bare", "default", "slice=off", "close=first"]
+    announcing = conditions.condition_of("close=first announce=1500us policy=event:1")
+    assert (announcing.own, announcing.policy) == ((("--close", "first"), 1.5), "event:1")
     without = conditions.cells(plan.mix_of("kernels-1ms+kernels-5ms"), wanted)
     assert [condition.name for condition in without] == [BEST_EFFORT_ALONE, "bare", "default", "slice=off"]
 
@@ -301,7 +314,7 @@ def test_variants_of_a_program():
             plan.program_of(name)
 
 
-def serve(request, until_s, asked=1, **given):
+def serve(request, until_s, asked=1, announce_ms=0.0, **given):
     """Requests until a command `idle` that comes when a command was asked for so often, and says that the last request
     arrives until_s later."""
     command = {"do": "run", "arrivals": "busy", "period_ms": 0, "seed": 1} | given
@@ -312,7 +325,7 @@ def serve(request, until_s, asked=1, **given):
             return None
         return {"do": "idle", "until_ns": time.monotonic_ns() + round(until_s * 1e9)}
 
-    return requests.Server(request).serve(command, next_command)
+    return requests.Server(request, announce_ms).serve(command, next_command)
 
 
 def test_requests_take_the_inputs_in_turn_and_their_outputs_are_told_apart():
@@ -331,6 +344,52 @@ def test_latency_counts_from_the_arrival_and_late_requests_are_dropped():
     assert 0 < max(late_ms) < 10 * 0.5 + 5
 
 
+class Calls(list):
+    """What the interposer was called for, with the time. Jobs are numbered."""
+
+    def functions(self):
+        def noted(name, result):
+            return lambda *given: self.append((name, time.monotonic_ns(), *given)) or result
+
+        return {f"job_{name}": noted(name, 7) for name in ("announce", "begin", "end")} | {"attached": lambda: 1}
+
+
+def test_a_request_is_announced_before_it_arrives_and_is_a_job(monkeypatch):
+    monkeypatch.setattr(_jobs, "_interposer", (calls := Calls()).functions())
+    given = {"arrivals": "periodic", "period_ms": 20}
+    answer = serve(lambda index: calls.append(("work",)) or b"", 0.2, asked=3, announce_ms=5, **given)
+    announced = [call for call in calls if call[0] == "announce"]
+    # A request that a busy host begins too late is not announced, as the first, which arrives at once.
+    assert len(answer["announced_ns"]) == len(announced) >= 2
+    assert set(answer["announced_ns"]) <= {due for due, _, _ in answer["served_ns"][1:]}
+    for (_, at, _), due in zip(announced, answer["announced_ns"]):
+        assert at < due
+    first = calls.index(announced[0])
+    assert [call[0] for call in calls[:3]] == ["begin", "work", "end"] and calls[0][2] == 0
+    assert [call[0] for call in calls[first : first + 4]] == ["announce", "begin", "work", "end"]
+    assert calls[first + 1][1] >= answer["announced_ns"][0] and calls[first + 1][2] == calls[first + 3][2] == 7
+
+
+def test_without_announcements_sluice_is_not_called(monkeypatch):
+    monkeypatch.setattr(_jobs, "_interposer", (calls := Calls()).functions())
+    answer = serve(lambda index: b"", 0.05, arrivals="periodic", period_ms=10)
+    assert answer["served_ns"] and "announced_ns" not in answer and not calls
+
+
+def test_a_request_that_comes_during_another_one_is_not_announced(monkeypatch):
+    monkeypatch.setattr(_jobs, "_interposer", Calls().functions())
+    answer = serve(lambda index: time.sleep(0.03) or b"", 0.09, announce_ms=5, arrivals="periodic", period_ms=20)
+    assert len(answer["served_ns"]) == 5 and answer["announced_ns"] == []
+
+
+def test_poisson_arrivals_are_the_same_for_every_condition():
+    def first(seed):
+        return list(itertools.islice(arrivals_ns("poisson", 1e6, seed), 2000))
+
+    assert first(1) == first(1) != first(2)
+    assert first(1)[-1] / 1999 == pytest.approx(1e6, rel=0.1)
+
+
 def test_all_that_arrived_before_the_end_is_answered():
     served = serve(lambda index: time.sleep(0.03) or b"", 0.09, arrivals="periodic", period_ms=20)["served_ns"]
     assert len(served) == 5
@@ -341,6 +400,13 @@ def test_another_command_ends_the_requests():
     quit_ = {"do": "quit"}
     command = {"do": "run", "arrivals": "poisson", "period_ms": 5, "seed": 1}
     assert requests.Server(lambda index: b"").serve(command, lambda seconds: quit_) is None
+
+
+def test_parts_of_steps_count():
+    ends = [0, 100, 200, 400]
+    assert jobs_between(ends, 50, 300) == pytest.approx(2.0)
+    assert jobs_between(ends, -5, 10) == pytest.approx(0.1)
+    assert jobs_between(ends, 300, 900) == pytest.approx(0.5)
 
 
 def test_steps_are_counted_when_they_have_ended():

@@ -2,7 +2,7 @@
 """Simulates which best-effort job goes to which GPU, over many nodes, by recorded pairs.
 
 Every GPU has one critical service. Best-effort jobs come one after the other, and each GPU takes at most one. What a
-pair costs is read from the rows that `sluice bench pairs` recorded.
+pair costs was recorded with Sluice 0.1.0 on an H200 (docs/results/waits.md).
 
 usage: placement.py [--gpus 10,1000,100000] [--jobs-per-gpu 0.75] [--mode MODE] [--goal 1.25] [--repeats N] [--json]
 
@@ -49,29 +49,12 @@ Pairs = dict[tuple[str, str], Pair]
 
 
 def read_pairs(rows: list[dict[str, str]], mode: str, condition: str) -> Pairs:
-    """(critical, best effort) -> what was recorded of the two, the median over the repeats."""
-
-    def median(subject: str, cell: str, role: str, column: str) -> float | None:
-        values = [
-            float(row[column])
-            for row in rows
-            if (row["subject"], row["mode"], row["cell"], row["role"]) == (subject, mode, cell, role) and row[column]
-        ]
-        return statistics.median(values) if values else None
-
-    pairs = {}
-    for subject in sorted({row["subject"] for row in rows}):
-        critical, _, best_effort = subject.partition("+")
-        if "," in subject:  # another load, which only one pair has
-            continue
-        for column in ("p99_ms", "max_ms"):
-            alone, together = (median(subject, cell, "critical", column) for cell in ("alone", condition))
-            if alone and together:
-                break
-        speeds = [median(subject, cell, "best effort", "per_s") for cell in ("best effort alone", condition)]
-        if alone and together and speeds[0] and speeds[1]:
-            pairs[critical, best_effort] = Pair(together / alone, speeds[1] / speeds[0])
-    return pairs
+    """(critical, best effort) -> what was recorded of the two."""
+    return {
+        (row["critical"], row["best_effort"]): Pair(float(row["slowdown"]), float(row["kept"]))
+        for row in rows
+        if (row["mode"], row["condition"]) == (mode, condition)
+    }
 
 
 @dataclass
@@ -204,8 +187,8 @@ def main() -> int:
     if min(sizes) < 1 or not 0 < options.jobs_per_gpu <= 1 or options.goal < 1 or (options.repeats or 1) < 1:
         parser.error("--gpus and --repeats must be at least 1, --jobs-per-gpu above 0 and at most 1, --goal at least 1")
     with ROWS.open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if not row["error"]]
-    if options.mode not in {row["mode"] for row in rows if row["cell"] == "device:200us"}:
+        rows = list(csv.DictReader(file))
+    if options.mode not in {row["mode"] for row in rows}:
         parser.error(f"no pairs were recorded in the mode '{options.mode}' (time-sliced or MPS + priority)")
     if not options.json:
         print(f"{'GPUs':>7} {'how it is shared':<18} {'placement':<9} {'in goal':>8} {'placed':>7} {'work':>6}")

@@ -96,7 +96,7 @@ class Placement(unittest.TestCase):
             rows = list(placement.csv.DictReader(file))
         pairs = placement.read_pairs(rows, "time-sliced", "device:200us")
         self.assertEqual(len(pairs), 12)
-        # docs/results/pairs.md: p99 1.794 against 1.108 ms, 80 % of its speed.
+        # docs/results/waits.md: 1.63 and 80 %.
         self.assertAlmostEqual(pairs["resnet50", "resnet152"].slowdown, 1.62, delta=0.02)
         self.assertAlmostEqual(pairs["resnet50", "resnet152"].kept, 0.80, delta=0.01)
         # No p99 is given for fewer than 300 jobs; without a fallback these pairs would be missing.

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from sluice_tools.bench import coverage, outputs, parked, published
 from sluice_tools.bench.llm import cli as llm
-from sluice_tools.bench.pairs import cli as pairs
 from sluice_tools.bench.programs import cli as programs
 from sluice_tools.bench.serve import cli as serve
 from sluice_tools.command import run_command
-from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, Parser
+from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, EXIT_USAGE, Parser
 from sluice_tools.measure import table
 from sluice_tools.measure.experiments import sluice_program
 from sluice_tools.measure.needs import ON_CPU, gpus, need_mps
@@ -26,7 +25,7 @@ examples:
   sluice bench published --part python --repeats 1
   sluice bench published --out results/h200       goes on where an earlier call was stopped
   sluice bench checks --part coverage             does every launch pass the gate
-  sluice bench pairs --help                       its own options, as those of programs, llm and serve
+  sluice bench programs --help                    its own options, as those of llm and serve
 
 published: the pair of FasterRCNN models that docs/results/published-experiment.md describes, under every policy
   (part published); the same with a best-effort job that fills the queue (large); serve.py and
@@ -34,17 +33,11 @@ published: the pair of FasterRCNN models that docs/results/published-experiment.
 checks: does every launch of TorchScript, AOTInductor, CUDA graphs, eager and compiled Python pass the
   gate (coverage); are outputs equal to the bit alone and together (outputs); what do calls of a
   critical process cost next to a parked one (parked)
-pairs: twelve pairs of PyTorch programs, every policy
 programs: programs that Sluice was not tuned on, against the same without Sluice
 llm: a real LLM server next to training and offline generation
 serve: the model server: its schedulers, the server next to training, and its cost
 """
-_OWN = {
-    "pairs": pairs.main,
-    "programs": programs.main,
-    "llm": llm.main,
-    "serve": serve.main,
-}  # commands with options of their own
+_OWN = {"programs": programs.main, "llm": llm.main, "serve": serve.main}  # commands with options of their own
 _PARTS = {"published": tuple(published.SUBJECTS), "checks": ("coverage", "outputs", "parked")}
 _CHECKS = {"coverage": coverage, "outputs": outputs, "parked": parked}
 _MODES = ("time-sliced", "MPS")
@@ -57,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("bench", choices=(*_PARTS, *_OWN), metavar="published|checks|pairs|programs|llm|serve")
+    parser.add_argument("bench", choices=(*_PARTS, *_OWN), metavar="published|checks|programs|llm|serve")
     parser.add_argument(
         "--part", choices=sum(_PARTS.values(), ()), action="append", help="only this part; may be given again"
     )
@@ -149,5 +142,8 @@ def _run(options) -> int:
 def main() -> int:
     if (own := _OWN.get("".join(sys.argv[1:2]))) is not None:
         return own(sys.argv[2:])
+    if sys.argv[1:2] == ["pairs"]:
+        print("sluice bench: pairs is gone; use sluice bench programs --mixes pairs,graph", file=sys.stderr)
+        return EXIT_USAGE
     options = _options()
     return run_command("bench", lambda: _run(options))

@@ -168,20 +168,6 @@ class Session:
         if said.returncode != 0:
             raise RuntimeError(f"sluice set {' '.join(options)}: {said.stderr.strip()}")
 
-    def set_policy(self, pid: int, policy: str) -> None:
-        """Raises RuntimeError if the client does not have it then."""
-        said = subprocess.run(
-            [self._sluice, "set", f"pid:{pid}", "--policy", policy, "--session", self.name, "--json"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if said.returncode != 0:
-            raise RuntimeError(f"policy {policy}: {said.stderr.strip()}")
-        for client in json.loads(said.stdout)["clients"]:
-            if client["policy"] != client["requested_policy"]:
-                raise RuntimeError(f"policy {policy}: the client has {client['policy']} instead")
-
     def end(self) -> None:
         for program in reversed(self._started):
             program.end()

@@ -22,7 +22,7 @@ FIELDS = (
     # Speed; its unit is "jobs" or "launches".
     "per_s", "unit",
     # Share of the window in which a job of the client was active.
-    "active_share", "period_ms", "late_p99_ms", "dropped", "collided_ms", "uncollided_ms",
+    "active_share", "dropped", "collided_ms", "uncollided_ms",
     # What the interposer counted in the window.
     "launches", "gated", "captured", "waited", "bypassed", "held_ms", "max_hold_opened", "unknown_launches",
     "longest_us", "ungated_graph_us", "gpu", "driver", "torch", "sluice", "date", "note", "error",

@@ -1,6 +1,6 @@
 """The client of the LLM server: a process that sends requests as they arrive, and takes the time of every token.
 
-Commands (bench/pairs/protocol.py): `capacity` (seconds, outstanding): how many requests a second the server ends if so
+Commands (bench/common/protocol.py): `capacity` (seconds, outstanding): how many requests a second the server ends if so
 many are always there; `run` (per_s, seconds, skip_s, seed): one window, with `measuring` when it begins and `done` at
 its end; quit. All times are of the monotonic clock. A line of --log is a request of a window.
 """
@@ -17,9 +17,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sluice_tools.bench.common.arrivals import wait_until
+from sluice_tools.bench.common.protocol import answer, run_program
 from sluice_tools.bench.llm.workload import FULL, TINY, Request, Shape, requests
-from sluice_tools.bench.pairs.jobs import wait_until
-from sluice_tools.bench.pairs.protocol import answer, run_program
 from sluice_tools.measure.statistics import percentile
 
 VOCABULARY = 512  # prompts are of the first tokens of any vocabulary

@@ -1,8 +1,8 @@
 """The rows of `sluice bench llm`. The latency of a row of the server is its time per token; the time to the first token
 and the gaps between tokens have columns of their own, and `instead` puts one of them in its place."""
 
+from sluice_tools.bench.common.numbers import best_effort_row
 from sluice_tools.bench.llm.plan import SERVER
-from sluice_tools.bench.pairs.numbers import best_effort_row
 from sluice_tools.measure.rows import CRITICAL, KEY
 from sluice_tools.measure.statistics import latency_figures
 

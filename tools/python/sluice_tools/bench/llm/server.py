@@ -1,6 +1,6 @@
 """The LLM server as a process: requests and tokens as lines on a Unix socket.
 
-It answers commands like the other programs (bench/pairs/protocol.py): it says `ready` once requests can come; graphs
+It answers commands like the other programs (bench/common/protocol.py): it says `ready` once requests can come; graphs
 (how many CUDA graphs exist); quit. A request is {"name": ..., "prompt": [tokens], "new": N} or {"cancel": name}. The
 server sends `NAME COUNT LAST` for each token that was generated: how many there are, and 1 with the last one. Another
 server of this protocol can take its place (`--server`). It calls nothing of Sluice.
@@ -13,8 +13,8 @@ import socket
 import sys
 import threading
 
+from sluice_tools.bench.common.protocol import answer, run_program
 from sluice_tools.bench.llm.engine import Engine
-from sluice_tools.bench.pairs.protocol import answer, run_program
 from sluice_tools.bench.programs.setting import Setting
 
 _LOOK_S = 0.2

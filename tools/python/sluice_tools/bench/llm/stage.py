@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from sluice_tools.bench.common.talker import Talker
 from sluice_tools.bench.llm import figures
 from sluice_tools.bench.llm.plan import MPS_PRIORITY, SERVER, TIME_SLICED, Condition
-from sluice_tools.bench.pairs.talker import Talker
 from sluice_tools.measure.programs import Session, mps, session
 from sluice_tools.measure.sitting import CellError
 

@@ -27,6 +27,7 @@ examples:
   sluice bench programs --mixes gang --conditions default,ranks=first   two GPUs; skipped where there is one
   sluice bench programs --mixes decode+prefill --conditions "default,target=p99=1.2x,policy=device:400us"
   sluice bench programs --mixes kernels --conditions default,slice=off,"policy=none slice=100us"
+  sluice bench programs --mixes pairs --conditions default,policy=event:1,announce=2ms
   sluice bench programs --mixes llama-token-busy+matrix-products --conditions default,close=first --learn 40
   sluice bench programs --mixes kernels-1ms+kernels-1ms:2 --conditions weights=1:1,weights=3:1
   sluice bench programs --table results/programs     makes table and page anew, without a GPU
@@ -36,6 +37,7 @@ Sluice: policy none, no short slices, equal priorities), and those of --conditio
   policy=P slice=S weights=A:B    of the best-effort programs
   ranks=first                     of a best-effort program with several processes, only the first is held
   target=T close=first            of the critical program, in a process of its own: these hold from its start
+  announce=2ms                    the same; it announces each request to Sluice so long before it arrives
 
 A mix is CRITICAL+OTHER[+OTHER...] of any of these programs, or a kind:
 %(kinds)s

@@ -2,8 +2,9 @@
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from sluice_tools.bench.programs.plan import Mix, Program
+from sluice_tools.bench.programs.plan import BUSY, Mix, Program
 from sluice_tools.grammar import parse_policy, required_target
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
 
@@ -12,20 +13,31 @@ POLICY = "device:200us"  # the default of sluice exec
 _CLOSES = ("law", "first")
 _RANKS = ("all", "first")
 _SLICE = re.compile(r"auto|off|[1-9][0-9]*(us|ms)")
+_ANNOUNCED = re.compile(r"([1-9][0-9]*)(us|ms)")
+
+
+class Own(NamedTuple):
+    """What no running process can be given. options: of `sluice exec`. announce_ms: so long before it arrives, the
+    program announces each request."""
+
+    options: tuple[str, ...] = ()
+    announce_ms: float = 0.0
+
+
+SHARED = Own()  # the critical process of all conditions that ask for nothing of this
 
 
 @dataclass(frozen=True)
 class Condition:
     """policy, slice, weights: of the best-effort programs. ranks: which processes of one such program the policy holds,
-    all or the first. own: options of `sluice exec` that no running process can be
-    given, so the critical program has a process of its own for them, compared with itself alone."""
+    all or the first. own: the critical program has a process for each, which is compared with itself alone."""
 
     name: str
     policy: str = POLICY
     slice: str = "auto"
     weights: tuple[str, ...] = ()
     ranks: str = "all"
-    own: tuple[str, ...] = ()
+    own: Own = SHARED
     hooked: bool = True  # False: as without Sluice
 
     def settings(self, mix: Mix, program: Program, rank: int = 0) -> tuple[str, ...]:
@@ -47,10 +59,10 @@ class Condition:
     @property
     def alone(self) -> str:
         """The cell that has the same critical process alone."""
-        return f"{ALONE}, {self.name}" if self.own else ALONE
+        return f"{ALONE}, {self.name}" if self.own != SHARED else ALONE
 
 
-def _bare(name: str, own: tuple = ()) -> Condition:
+def _bare(name: str, own: Own = SHARED) -> Condition:
     return Condition(name, own=own, hooked=False)
 
 
@@ -58,7 +70,8 @@ def condition_of(text: str) -> Condition:
     """As `bare`, `default`, or settings such as 'slice=off policy=device:400us'. Raises ValueError or CommandError."""
     if text == BARE:
         return _bare(BARE)
-    made: dict = {"own": ()}
+    made: dict = {}
+    own = SHARED
     words = [] if text == DEFAULT else text.split()
     for word in words:
         key, _, value = word.partition("=")
@@ -71,23 +84,28 @@ def condition_of(text: str) -> Condition:
         elif key == "ranks" and value in _RANKS:
             made["ranks"] = value
         elif key == "target" and required_target(value, ("p50", "p90", "p95", "p99")):
-            made["own"] += ("--target", value)
+            own = own._replace(options=(*own.options, "--target", value))
         elif key == "close" and value in _CLOSES:
-            made["own"] += ("--close", value)
+            own = own._replace(options=(*own.options, "--close", value))
+        elif key == "announce" and (found := _ANNOUNCED.fullmatch(value)):
+            own = own._replace(announce_ms=int(found[1]) / (1 if found[2] == "ms" else 1000))
         else:
             raise ValueError(
                 f"'{text}' is not a condition: {BARE}, {DEFAULT}, or words such as policy=device:400us, slice=off, "
-                "weights=3:1, ranks=first, target=p99=1.3x, close=first"
+                "weights=3:1, ranks=first, target=p99=1.3x, close=first, announce=2ms"
             )
     if text != DEFAULT and not words:
         raise ValueError("a condition has no name")
-    return Condition(text, **made)
+    return Condition(text, own=own, **made)
 
 
 def cells(mix: Mix, wanted: list[Condition]) -> list[Condition]:
-    """All windows of a round, in order: each process alone, as without Sluice, then what is wanted."""
+    """All windows of a round, in order: each process alone, as without Sluice, then what is wanted. Nobody knows before
+    when a request that is sent back to back arrives, so it is not announced."""
     found = [_bare(BEST_EFFORT_ALONE)]
     if mix.critical is None:
-        return found + [condition for condition in wanted if not condition.own]
-    own = [_bare(condition.alone, condition.own) for condition in wanted if condition.own]
+        return found + [condition for condition in wanted if condition.own == SHARED]
+    if mix.critical.arrivals == BUSY:
+        wanted = [condition for condition in wanted if not condition.own.announce_ms]
+    own = [_bare(condition.alone, condition.own) for condition in wanted if condition.own != SHARED]
     return [_bare(ALONE), *found, *own, *wanted]

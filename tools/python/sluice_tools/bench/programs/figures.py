@@ -3,7 +3,7 @@
 import itertools
 from dataclasses import dataclass
 
-from sluice_tools.bench.pairs.numbers import best_effort_row, counted
+from sluice_tools.bench.common.numbers import best_effort_row, counted
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, KEY
 from sluice_tools.measure.statistics import latency_figures, percentile
 
@@ -13,7 +13,7 @@ FIELDS = (
     # Latency of requests from their arrival. p99_ms is empty where there are too few requests.
     "jobs", "window_s", "mean_ms", "p50_ms", "p90_ms", "p99_ms", "max_ms",
     # The same from the moment at which the program begins with a request.
-    "work_p50_ms", "work_p90_ms", "work_p99_ms", "active_share", "dropped", "outputs",
+    "work_p50_ms", "work_p90_ms", "work_p99_ms", "active_share", "dropped", "announced", "outputs",
     # Speed; its unit is "requests" or "steps".
     "per_s", "unit", "step_p50_ms", "step_max_ms",
     # What the interposer counted in counted_s, which is longer than the window by up to 0.2 s and a look.
@@ -55,6 +55,8 @@ def serving_row(seen: Seen, answer: dict, begin_ns: int, end_ns: int, critical: 
         "active_share": sum(work_ms) / 1e3 / window_s,
         "p90_ms": percentile(latency_ms, 0.9),
     }
+    if "announced_ns" in answer:
+        row["announced"] = sum(begin_ns <= due < end_ns for due in answer["announced_ns"])
     row |= {f"work_p{share}_ms": percentile(work_ms, share / 100) for share in (50, 90, 99)}
     return row | latency_figures(latency_ms) | _counted(seen) | _target(seen)
 

@@ -37,6 +37,8 @@ _SERVING = (
     Program("vit-graph", "vision:vit_graph", "ViT-B/16, fp16, batch 8, one CUDA graph", POISSON, 8.0),
     Program("resnet50", "vision:resnet50", "ResNet-50, fp32, batch 4, eager", POISSON, 10.0),
     Program("resnet50-graph", "vision:resnet50_graph", "ResNet-50, fp16, batch 1, one CUDA graph", PERIODIC, 6.0),
+    Program("bert-graph", "bert:graph", "BERT-large, fp16, batch 1, 128 tokens, one CUDA graph", PERIODIC, 8.0),
+    Program("fasterrcnn", "vision:fasterrcnn", "FasterRCNN-ResNet50-FPN, 720 x 1280, TorchScript", PERIODIC, 65.0),
     Program("decode", "language:decode", "LLM decoding, 16 layers of 2048, 64 + 8 tokens, eager", POISSON, 75.0),
     Program(
         "two-in-flight", "language:two_in_flight", "the same model, a token a request, two in flight, events", BUSY
@@ -53,6 +55,8 @@ _SERVING = (
 _STEPPING = (
     Program("mobilenet-training", "vision:mobilenet_training", "MobileNetV2 training, fp32, batch 256"),
     Program("resnet152-batch", "vision:resnet152_batch", "ResNet-152, fp16, batch 256, eager"),
+    Program("resnet152-graph", "vision:resnet152_graph", "ResNet-152, fp16, batch 256, one CUDA graph"),
+    Program("bert-batch", "bert:batch", "BERT-large, fp16, batch 8, 512 tokens, eager"),
     Program("jax-gradient", "jax_programs:gradient", "JAX: gradient of an MLP of 24 layers, 4096 wide, bf16"),
     Program("prefill", "language:prefill", "prefill of 4 x 2048 tokens, 16 layers of 2048"),
     Program("offline-generation", "language:offline_generation", "the same model, 64 prompts of 128 + 32 tokens"),
@@ -140,6 +144,10 @@ def _mixes(text: str) -> tuple[Mix, ...]:
 # By what is special about them.
 KINDS = {
     "graph": _mixes("vit-graph+mobilenet-training resnet50-graph+resnet152-batch jax-mlp+prefill"),
+    "pairs": _mixes(
+        "resnet50-graph+resnet152-graph resnet50-graph+resnet-training resnet50-graph+bert-batch bert-graph+bert-batch "
+        "bert-graph+resnet152-batch bert-graph+resnet-training fasterrcnn+resnet152-batch fasterrcnn+resnet-training"
+    ),
     "host-bound": _mixes(
         "resnet50+jax-gradient decode+prefill gpt2+compiled-training whisper+triton-kernels resnet50+cupy-arrays "
         "decode+unet-batch llama-token+matrix-products"

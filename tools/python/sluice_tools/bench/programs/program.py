@@ -1,8 +1,9 @@
-"""One program of `sluice bench programs`, as a process that obeys commands (bench/pairs/protocol.py).
+"""One program of `sluice bench programs`, as a process that obeys commands (bench/common/protocol.py).
 
 Commands: load; run (for a program that serves requests: period_ms, arrivals, seed); idle (for such a program: until_ns,
 before which the last request arrives); quit. Run as
-`python -m sluice_tools.bench.programs.program vit-graph --device cpu --tiny`. It calls nothing of Sluice.
+`python -m sluice_tools.bench.programs.program vit-graph --device cpu --tiny`. Without --announce-ms it calls nothing of
+Sluice.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import importlib
 import sys
 from collections.abc import Callable
 
-from sluice_tools.bench.pairs.protocol import answer, run_program
+from sluice_tools.bench.common.protocol import answer, run_program
 from sluice_tools.bench.programs.plan import Program, program_of
 from sluice_tools.bench.programs.requests import INPUTS, Server
 from sluice_tools.bench.programs.setting import Setting
@@ -25,14 +26,15 @@ def _options():
     parser.add_argument("program", type=program_of, metavar="NAME")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--announce-ms", type=float, default=0.0, help="announces each request so long before")
     return parser.parse_args()
 
 
-def _serving(commands, request: Callable) -> None:
+def _serving(commands, request: Callable, announce_ms: float) -> None:
     for index in list(range(INPUTS)) * _WARM_UPS:
         request(index)
     answer("loaded")
-    obey_requests(commands, Server(request))
+    obey_requests(commands, Server(request, announce_ms))
 
 
 def obey_requests(commands, server: Server) -> None:
@@ -68,20 +70,23 @@ def _stepping(commands, step: Callable) -> None:
             steps.one()
 
 
-def obey(commands, program: Program, setting: Setting) -> None:
+def obey(commands, program: Program, setting: Setting, announce_ms: float) -> None:
     module, function = program.place.split(":")
     make = getattr(importlib.import_module(f"sluice_tools.bench.programs.{module}"), function)
     answer("imported")
     if commands.next()["do"] != "load":
         return
     made = make(setting)
-    (_serving if program.serves else _stepping)(commands, made)
+    if program.serves:
+        _serving(commands, made, announce_ms)
+    else:
+        _stepping(commands, made)
 
 
 def main() -> int:
     options = _options()
     setting = Setting(options.device, options.tiny)
-    return run_program(lambda commands: obey(commands, options.program, setting))
+    return run_program(lambda commands: obey(commands, options.program, setting, options.announce_ms))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ def reasons(result: Result) -> list[str]:
     found = []
     for name, role in dict.fromkeys((row["client"], row["role"]) for row in result.rows):
         rows = [row for row in result.rows if row["client"] == name]
-        parts = _target(rows) + _closes(rows) if role == CRITICAL else [*_held(rows), *_ungated(rows), *_slice(rows)]
+        looks = (_target, _closes, _announced) if role == CRITICAL else (_held, _ungated, _slice)
+        parts = [part for look in looks for part in look(rows)]
         if parts:
             found.append(f"{name}: {', '.join(parts)}")
     return found
@@ -62,6 +63,11 @@ def _slice(rows: list[dict]) -> list[str]:
 
 def _closes(rows: list[dict]) -> list[str]:
     return [f"closes gates at {text} (state:level)"] if (text := _all_of(rows, "closes")) else []
+
+
+def _announced(rows: list[dict]) -> list[str]:
+    told = [row for row in rows if row["announced"]]
+    return [f"{_sum(told, 'announced'):.0f} of {_sum(told, 'jobs'):.0f} requests announced in time"] if told else []
 
 
 def _target(rows: list[dict]) -> list[str]:

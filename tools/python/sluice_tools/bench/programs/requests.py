@@ -5,8 +5,11 @@ import hashlib
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 
-from sluice_tools.bench.pairs.jobs import arrivals_ns, wait_until
+import sluice
+
+from sluice_tools.bench.common.arrivals import arrivals_ns, wait_until
 
 INPUTS = 4  # different ones, taken in turn, so that outputs can be compared between windows
 # A request that would begin later than this many periods is dropped. Without a limit, the latency of a
@@ -41,10 +44,14 @@ class Outputs:
 
 
 class Server:
-    """Calls request(index) for every arrival, from the command `run` to the command `idle`."""
+    """Calls request(index) for every arrival, from the command `run` to the command `idle`. announce_ms: so long before
+    its arrival, each request is announced to Sluice as a job, unless the one before still runs then. 0: Sluice is not
+    called."""
 
-    def __init__(self, request: Callable):
+    def __init__(self, request: Callable, announce_ms: float = 0.0):
         self._request = request
+        self._announce_ns = round(announce_ms * 1e6)
+        self._announced: list[int] = []  # when the requests arrive that Sluice was told of in time
         self._indices = itertools.cycle(range(INPUTS))
 
     def serve(self, command: dict, next_command: Callable) -> dict | None:
@@ -59,8 +66,10 @@ class Server:
     def _serve(self, command: dict, next_command: Callable) -> dict | None:
         patience_ns = _PATIENCE * command["period_ms"] * 1e6
         served, dropped, outputs, until = [], [], Outputs(), None
+        self._announced = []
+        awake_s = _AWAKE_S + self._announce_ns / 1e9
         for due in _arrivals(command["arrivals"], command["period_ms"] * 1e6, command["seed"]):
-            if until is None and (heard := next_command(max((due - time.monotonic_ns()) / 1e9 - _AWAKE_S, 0.0))):
+            if until is None and (heard := next_command(max((due - time.monotonic_ns()) / 1e9 - awake_s, 0.0))):
                 if heard["do"] != "idle":
                     return None
                 until = heard["until_ns"]
@@ -69,9 +78,25 @@ class Server:
             if patience_ns and time.monotonic_ns() - due > patience_ns:
                 dropped.append(due)
                 continue
+            job = self._job(due)
             wait_until(due)
             index, began = next(self._indices), time.monotonic_ns()
-            output = self._request(index)
-            served.append((due, began, time.monotonic_ns()))
+            with job:
+                output = self._request(index)
+                ended = time.monotonic_ns()
+            served.append((due, began, ended))
             outputs.add(index, output)
-        return {"served_ns": served, "dropped_ns": dropped, "outputs": outputs.text()}
+        answer = {"served_ns": served, "dropped_ns": dropped, "outputs": outputs.text()}
+        return answer | ({"announced_ns": self._announced} if self._announce_ns else {})
+
+    def _job(self, due: int) -> AbstractContextManager:
+        """Announces the request that arrives at `due`, and gives what marks it."""
+        if not self._announce_ns:
+            return nullcontext()
+        wait_until(due - self._announce_ns)
+        left_ns = due - time.monotonic_ns()
+        if left_ns <= 0:
+            return sluice.job()
+        if sluice.attached():
+            self._announced.append(due)
+        return sluice.job(sluice.announce(left_ns / 1e9))

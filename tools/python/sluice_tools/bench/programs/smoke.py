@@ -4,8 +4,8 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from sluice_tools.bench.pairs.numbers import jobs_between
-from sluice_tools.bench.pairs.talker import Talker
+from sluice_tools.bench.common.numbers import jobs_between
+from sluice_tools.bench.common.talker import Talker
 from sluice_tools.bench.programs import starting
 from sluice_tools.bench.programs.plan import PROGRAMS, Program
 from sluice_tools.errors import EXIT_FAILED, EXIT_FINE

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from sluice_tools.bench.pairs.talker import Talker
+from sluice_tools.bench.common.talker import Talker
 from sluice_tools.bench.programs import figures, starting
-from sluice_tools.bench.programs.conditions import POLICY, Condition
+from sluice_tools.bench.programs.conditions import POLICY, SHARED, Condition, Own
 from sluice_tools.bench.programs.plan import MPS_PRIORITY, Mix, Program
 from sluice_tools.measure.programs import Session, mps, session
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
@@ -46,21 +46,21 @@ class Stage:
     def __init__(self, options, mix: Mix, wanted: Iterable[Condition], opened: Session, environment):
         self._options, self._mix, self._session = options, mix, opened
         self._environment = environment
-        self._last_own: tuple[str, ...] = ()
+        self._last_own = SHARED
         self._loaded = f"{os.getpid()}-{next(_loadings)}"
         self._others = [self._start(program, program.name) for program in mix.programs if program != mix.critical]
-        self._critical: dict[tuple, _Running] = {}  # by the options that are their own
+        self._critical: dict[Own, _Running] = {}
         for condition in wanted:
             if mix.critical is not None and condition.own not in self._critical:
                 # Not named as the program: its settings are its own.
                 name = f"{mix.critical.name}#{len(self._critical)}"
                 self._critical[condition.own] = self._start(mix.critical, name, condition.own)
 
-    def _start(self, program: Program, name: str, own: tuple = ()) -> _Running:
-        command, priority = starting.command(self._options, program), self._mix.priority(program)
+    def _start(self, program: Program, name: str, own: Own = SHARED) -> _Running:
+        command, priority = starting.command(self._options, program, own.announce_ms), self._mix.priority(program)
         environment = starting.environment(self._options, program, self._options.uuids)
         environment |= self._environment(priority == 0)
-        options = ("--name", name, *own)
+        options = ("--name", name, *own.options)
         talker = self._session.start(command, priority, POLICY, environment, Talker, options)
         assert isinstance(talker, Talker)
         talker.name = name

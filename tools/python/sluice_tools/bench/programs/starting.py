@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sluice_tools.bench.pairs.talker import Talker
+from sluice_tools.bench.common.talker import Talker
 from sluice_tools.bench.programs.plan import Program
 
 LOADING_S = 150  # the first import on a fresh machine reads gigabytes
@@ -12,9 +12,11 @@ ANSWER_S = 30  # a program that says nothing for this long hangs
 _LINES = 60  # of its output, in the log of a program that failed
 
 
-def command(options, program: Program) -> list[str]:
+def command(options, program: Program, announce_ms: float = 0.0) -> list[str]:
     run = ["-m", "sluice_tools.bench.programs.program"] if not options.programs else [str(options.programs)]
-    return [sys.executable, *run, program.name, *(("--device", "cpu", "--tiny") if options.gpu == "sim" else ())]
+    tiny = ("--device", "cpu", "--tiny") if options.gpu == "sim" else ()
+    announces = ("--announce-ms", str(announce_ms)) if announce_ms else ()
+    return [sys.executable, *run, program.name, *tiny, *announces]
 
 
 def environment(options, program: Program, uuids: Sequence[str] = ()) -> dict:

@@ -1,11 +1,15 @@
 """What the PyTorch programs share."""
 
+import time
+
 import numpy as np
 import torch
 
 from sluice_tools.bench.programs.setting import Setting
 
+# A graph keeps the waits that it is made with, so Sluice has to know how long its kernels take before.
 _WARM_UPS = 5
+_LOOK_S = 0.02  # between two of them, for the samples to be read
 
 
 def begin(setting: Setting) -> torch.dtype:
@@ -47,9 +51,29 @@ def captured(compute):
     with torch.cuda.stream(stream):
         for _ in range(_WARM_UPS):
             compute()
+            stream.synchronize()
+            time.sleep(_LOOK_S)
     torch.cuda.current_stream().wait_stream(stream)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         output = compute()
     return graph, output
+
+
+def by_graph(setting: Setting, model, inputs: list[torch.Tensor]):
+    """Requests that copy one of `inputs` to where one CUDA graph of the model reads it, and replay the graph; without a
+    GPU, they run the model."""
+    batch = inputs[0].to(setting.device, copy=True)
+    with torch.inference_mode():
+        graph, output = captured(lambda: model(batch)) if setting.gpu else (None, None)
+
+    @torch.inference_mode()
+    def request(index: int):
+        batch.copy_(inputs[index], non_blocking=True)
+        if graph is None or output is None:
+            return to_host(model(batch))
+        graph.replay()
+        return to_host(output)
+
+    return request

@@ -1,11 +1,14 @@
 """torchvision's models: random weights, seed 0, PyTorch's defaults where nothing else is said."""
 
+import warnings
+
 import torch
 import torchvision
 
 from sluice_tools.bench.programs.requests import INPUTS
 from sluice_tools.bench.programs.setting import Setting
-from sluice_tools.bench.programs.torch_work import begin, captured, marked, on_host, to_host
+from sluice_tools.bench.programs.torch_work import begin, by_graph, captured, marked, on_host, to_host
+from sluice_tools.models.detection import without_resizing
 
 
 def _images(setting: Setting, batch: int, dtype: torch.dtype) -> list[torch.Tensor]:
@@ -24,25 +27,7 @@ def vit_graph(setting: Setting):
             model = torchvision.models.vit_b_16(weights=None)
     model.heads = torch.nn.Identity()  # torchvision's begins with zeros, and all outputs would be equal
     model = model.eval().to(half)
-    images = _images(setting, 8, half)
-    batch = torch.zeros_like(images[0], device=setting.device)
-    return _by_graph(setting, model, images, batch)
-
-
-def _by_graph(setting: Setting, model, images: list, batch):
-    """Requests that copy an image into `batch` and replay one CUDA graph of the model; without a GPU, they run it."""
-    with torch.inference_mode():
-        graph, output = captured(lambda: model(batch)) if setting.gpu else (None, None)
-
-    def request(index: int):
-        with torch.inference_mode():
-            batch.copy_(images[index], non_blocking=True)
-            if graph is None or output is None:
-                return to_host(model(batch))
-            graph.replay()
-            return to_host(output)
-
-    return request
+    return by_graph(setting, model, _images(setting, 8, half))
 
 
 def resnet50(setting: Setting):
@@ -62,21 +47,49 @@ def resnet50_graph(setting: Setting):
     half = begin(setting)
     with torch.device(setting.device):
         model = torchvision.models.get_model(setting.size("resnet50", "resnet18"), weights=None).eval().to(half)
-    images = [image.to(setting.device) for image in _images(setting, 1, half)]
-    return _by_graph(setting, model, images, images[0].clone())
+    return by_graph(setting, model, [image.to(setting.device) for image in _images(setting, 1, half)])
 
 
-def resnet152_batch(setting: Setting):
+def _resnet152(setting: Setting):
     half = begin(setting)
     with torch.device(setting.device):
         model = torchvision.models.get_model(setting.size("resnet152", "resnet18"), weights=None).eval().to(half)
     images = _images(setting, 256, half)[0].to(setting.device)
 
     @torch.inference_mode()
-    def step():
-        model(images)
+    def compute():
+        return model(images)
 
-    return marked(setting, step)
+    return compute
+
+
+def resnet152_batch(setting: Setting):
+    return marked(setting, _resnet152(setting))
+
+
+def resnet152_graph(setting: Setting):
+    compute = _resnet152(setting)
+    if not setting.gpu:
+        return marked(setting, compute)
+    graph, output = captured(compute)
+
+    return marked(setting, lambda: (graph.replay(), output))  # the graph fills the output, so it is kept
+
+
+def fasterrcnn(setting: Setting):
+    begin(setting)
+    model = torchvision.models.detection.fasterrcnn_resnet50_fpn(weights=None, weights_backbone=None).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls TorchScript deprecated, once per call
+        script = torch.jit.freeze(torch.jit.script(without_resizing(model)).to(setting.device))
+    images = [on_host(setting, torch.rand(3, *setting.size((720, 1280), (64, 96)))) for _ in range(INPUTS)]
+
+    @torch.inference_mode()
+    def request(index: int):
+        _, (found,) = script([images[index].to(setting.device, non_blocking=True)])
+        return to_host(found["scores"])
+
+    return request
 
 
 def matrix_products(setting: Setting):

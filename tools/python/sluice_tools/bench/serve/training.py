@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sluice_tools.bench.pairs.numbers import jobs_between
-from sluice_tools.bench.pairs.talker import Talker
+from sluice_tools.bench.common.numbers import jobs_between
+from sluice_tools.bench.common.talker import Talker
 from sluice_tools.bench.programs import starting
 from sluice_tools.bench.programs.conditions import POLICY
 from sluice_tools.bench.programs.plan import PROGRAMS

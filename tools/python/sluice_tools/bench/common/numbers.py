@@ -1,9 +1,8 @@
-"""From what two programs answered to the figures of their rows."""
+"""From what a best-effort program answered to the figures of its row."""
 
 from bisect import bisect_right
 
-from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL
-from sluice_tools.measure.statistics import latency_figures, percentile
+from sluice_tools.measure.rows import BEST_EFFORT
 
 _SUMMED = ("gated", "captured", "waited")
 
@@ -21,30 +20,6 @@ def jobs_between(ends_ns: list, begin_ns: int, end_ns: int) -> float:
         return index + (at - ends_ns[index]) / (ends_ns[index + 1] - ends_ns[index])
 
     return done(end_ns) - done(begin_ns)
-
-
-def counters(client: dict) -> dict:
-    """The counters of a client of `sluice status --json`, over all launch entries."""
-    sums = {name: sum(entry[name] for entry in client["coverage"]) for name in _SUMMED}
-    # Held time is that of the client: a device policy holds nobody on the host, so its launches count none.
-    names = ("launches", "bypassed", "max_hold_opened", "unknown_launches", "held_total_ns")
-    return sums | {name: client[name] for name in names}
-
-
-def critical_row(done: dict, client: str, period_ms: float) -> dict:
-    """done: the answer `done` of the critical program."""
-    window_s = (done["end_ns"] - done["begin_ns"]) / 1e9
-    return {
-        "client": client,
-        "role": CRITICAL,
-        "window_s": window_s,
-        "period_ms": period_ms,
-        "per_s": len(done["latency_ms"]) / window_s,
-        "unit": "jobs",
-        "late_p99_ms": percentile(done["late_ms"], 0.99),
-        "dropped": done["dropped"],
-        "active_share": done["active_ms"] / 1e3 / window_s,
-    } | latency_figures(done["latency_ms"])
 
 
 def best_effort_row(ends_ns: list, begin_ns: int, end_ns: int, client: str, policy: str, before, after) -> dict:
@@ -67,7 +42,15 @@ def counted(before: dict | None, after: dict | None) -> dict:
     """What the interposer counted between two looks at a client; empty where nothing is hooked."""
     if before is None or after is None:
         return {}
-    first, last = counters(before), counters(after)
+    first, last = _counters(before), _counters(after)
     more = {name: last[name] - first[name] for name in last}
     more["held_ms"] = more.pop("held_total_ns") / 1e6
     return more | {"longest_us": after["longest_ns"] / 1e3, "ungated_graph_us": after["ungated_graph_ns"] / 1e3}
+
+
+def _counters(client: dict) -> dict:
+    """Over all launch entries."""
+    sums = {name: sum(entry[name] for entry in client["coverage"]) for name in _SUMMED}
+    # Held time is that of the client: a device policy holds nobody on the host, so its launches count none.
+    names = ("launches", "bypassed", "max_hold_opened", "unknown_launches", "held_total_ns")
+    return sums | {name: client[name] for name in names}

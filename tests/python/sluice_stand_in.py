@@ -1,5 +1,4 @@
-"""Stand-ins for `sluice`, the programs of `sluice bench pairs` and the MPS daemon: they speak the
-same lines, take no GPU and no torch."""
+"""Stand-ins for `sluice` and the MPS daemon, which take no GPU."""
 
 import sys
 from pathlib import Path
@@ -40,14 +39,6 @@ if args[0] == "set":
         name = file.read()
     with open(os.path.join(state, "settings.txt"), "a") as file:
         file.write(" ".join([name, *args[2:args.index("--session")]]) + "\\n")
-    if "--policy" not in args:
-        sys.exit()
-    with open(os.path.join(folder, pid), "w") as file:
-        file.write(option("--policy"))
-    with open(os.path.join(state, "set.txt"), "a") as file:
-        file.write(option("--policy") + "\\n")
-    print(json.dumps({{"clients": [{{"pid": int(pid), "policy": option("--policy"),
-                                    "requested_policy": option("--policy")}}]}}))
 if args[0] == "status":
     launches = int(time.monotonic() * 1000)
     entry = {{"entry": "cuLaunchKernel", "launches": launches, "gated": launches // 2, "captured": 0,
@@ -58,55 +49,6 @@ if args[0] == "status":
          "launches": launches, "bypassed": 0, "max_hold_opened": 0, "longest_ns": 1500, "held_total_ns": 0,
          "unknown_launches": 0, "ungated_graph_ns": 0, "coverage": [entry]}}
         for pid in os.listdir(folder)]}}))
-"""
-
-_CRITICAL = """\
-import os, sys, time
-from sluice_tools.bench.pairs import jobs
-from sluice_tools.bench.pairs.protocol import answer, run_program
-model = sys.argv[sys.argv.index("--model") + 1]
-def obey(commands):
-    answer("imported", torch="0")
-    print("a line of some library", flush=True)
-    sluice, work = jobs.Sluice(), lambda: time.sleep(0.001)
-    while (command := commands.next())["do"] != "quit":
-        if command["do"] == "load":
-            answer("loaded", gpu="stand-in", attached=True,
-                   announces="STAND_IN_OLD" not in os.environ)
-        elif command["do"] == "calibrate":
-            answer("calibrated", latency_ms=jobs.back_to_back(work, sluice, command["jobs"]))
-        elif model == os.environ.get("STAND_IN_DIES"):
-            sys.exit(3)
-        else:
-            answer("done", **jobs.serve(work, sluice, command, lambda: answer("measuring")))
-sys.exit(run_program(obey))
-"""
-
-_BEST_EFFORT = """\
-import sys, time
-from sluice_tools.bench.pairs.protocol import answer, run_program
-def obey(commands):
-    answer("imported", torch="0")
-    running = False
-    while True:
-        command = commands.next(wait=not running)
-        do = command and command["do"]
-        if do == "quit":
-            return
-        if do == "load":
-            answer("loaded", gpu="stand-in")
-        elif do == "capture":
-            answer("captured")
-        elif do == "run":
-            running, ends = True, [time.monotonic_ns()]
-            answer("running")
-        elif do == "idle":
-            running = False
-            answer("idle", ends_ns=ends)
-        if running:
-            time.sleep(0.002)
-            ends.append(time.monotonic_ns())
-sys.exit(run_program(obey))
 """
 
 
@@ -120,17 +62,9 @@ class StandIns:
         self.folder = folder
         self.state = folder / "state"
         self.state.mkdir(parents=True)
-        self.programs = folder / "programs"
-        self.programs.mkdir()
         self.sluice = folder / "sluice"
         _program(self.sluice, _SLUICE.format(python=sys.executable, state=str(self.state)))
-        _program(self.programs / "critical.py", _CRITICAL)
-        _program(self.programs / "best_effort.py", _BEST_EFFORT)
         _program(folder / "nvidia-cuda-mps-control", "")
-
-    def policies_set(self) -> list:
-        file = self.state / "set.txt"
-        return file.read_text().split() if file.exists() else []
 
     def settings(self) -> list:
         """Name of the client, and what `sluice set` was asked for it, in order."""

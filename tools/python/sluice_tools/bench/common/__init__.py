@@ -1,0 +1,1 @@
+"""What the commands of `sluice bench` with programs of their own share."""
