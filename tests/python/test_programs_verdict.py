@@ -322,6 +322,7 @@ def serve(request, until_s, asked=1, announce_ms=0.0, **given):
 
     def next_command(seconds):
         if next(left) > 0:
+            time.sleep(seconds)
             return None
         return {"do": "idle", "until_ns": time.monotonic_ns() + round(until_s * 1e9)}
 
@@ -357,13 +358,14 @@ class Calls(list):
 def test_a_request_is_announced_before_it_arrives_and_is_a_job(monkeypatch):
     monkeypatch.setattr(_jobs, "_interposer", (calls := Calls()).functions())
     given = {"arrivals": "periodic", "period_ms": 20}
-    answer = serve(lambda index: calls.append(("work",)) or b"", 0.2, asked=3, announce_ms=5, **given)
+    answer = serve(lambda index: calls.append(("work",)) or b"", 0.2, asked=6, announce_ms=5, **given)
     announced = [call for call in calls if call[0] == "announce"]
     # A request that a busy host begins too late is not announced, as the first, which arrives at once.
     assert len(answer["announced_ns"]) == len(announced) >= 2
     assert set(answer["announced_ns"]) <= {due for due, _, _ in answer["served_ns"][1:]}
-    for (_, at, _), due in zip(announced, answer["announced_ns"]):
-        assert at < due
+    told = list(zip(announced, answer["announced_ns"]))
+    assert all(at < due < start + 1000 for (_, at, start), due in told)
+    assert max(due - at for (_, at, _), due in told[:3]) > 2e6  # of those before the command `idle`
     first = calls.index(announced[0])
     assert [call[0] for call in calls[:3]] == ["begin", "work", "end"] and calls[0][2] == 0
     assert [call[0] for call in calls[first : first + 4]] == ["announce", "begin", "work", "end"]

@@ -51,7 +51,6 @@ class Server:
     def __init__(self, request: Callable, announce_ms: float = 0.0):
         self._request = request
         self._announce_ns = round(announce_ms * 1e6)
-        self._announced: list[int] = []  # when the requests arrive that Sluice was told of in time
         self._indices = itertools.cycle(range(INPUTS))
 
     def serve(self, command: dict, next_command: Callable) -> dict | None:
@@ -65,8 +64,7 @@ class Server:
 
     def _serve(self, command: dict, next_command: Callable) -> dict | None:
         patience_ns = _PATIENCE * command["period_ms"] * 1e6
-        served, dropped, outputs, until = [], [], Outputs(), None
-        self._announced = []
+        served, dropped, announced, outputs, until = [], [], [], Outputs(), None
         awake_s = _AWAKE_S + self._announce_ns / 1e9
         for due in _arrivals(command["arrivals"], command["period_ms"] * 1e6, command["seed"]):
             if until is None and (heard := next_command(max((due - time.monotonic_ns()) / 1e9 - awake_s, 0.0))):
@@ -78,7 +76,7 @@ class Server:
             if patience_ns and time.monotonic_ns() - due > patience_ns:
                 dropped.append(due)
                 continue
-            job = self._job(due)
+            job = self._job(due, announced)
             wait_until(due)
             index, began = next(self._indices), time.monotonic_ns()
             with job:
@@ -87,10 +85,11 @@ class Server:
             served.append((due, began, ended))
             outputs.add(index, output)
         answer = {"served_ns": served, "dropped_ns": dropped, "outputs": outputs.text()}
-        return answer | ({"announced_ns": self._announced} if self._announce_ns else {})
+        return answer | ({"announced_ns": announced} if self._announce_ns else {})
 
-    def _job(self, due: int) -> AbstractContextManager:
-        """Announces the request that arrives at `due`, and gives what marks it."""
+    def _job(self, due: int, announced: list[int]) -> AbstractContextManager:
+        """Announces the request that arrives at `due`, and gives what marks it. announced: gets `due` if that was in
+        time."""
         if not self._announce_ns:
             return nullcontext()
         wait_until(due - self._announce_ns)
@@ -98,5 +97,5 @@ class Server:
         if left_ns <= 0:
             return sluice.job()
         if sluice.attached():
-            self._announced.append(due)
+            announced.append(due)
         return sluice.job(sluice.announce(left_ns / 1e9))
