@@ -91,6 +91,9 @@ void Jobs::end_step(const Wait& wait, std::uint64_t now) noexcept {
     close_window(now);
   } else if (end.window_ns != 0 && window_ns_ != 0) {
     look_ns_ = now + end.window_ns;
+    count_window();
+    add_open(now);
+    window_ns_ = now;
   } else if (end.window_ns != 0 && closed_ns_ != 0) {
     open_window(now, now + end.window_ns);
   }
@@ -103,7 +106,7 @@ void Jobs::open_window(std::uint64_t now, std::uint64_t until) noexcept {
   if (client_.seat().reader() || !announcer_.wake()) return;
   window_ns_ = now;
   look_ns_ = until;
-  client_.slot().steps.windows.fetch_add(1, std::memory_order_relaxed);
+  count_window();
   client_.slot().open_job.fetch_add(1);
   shm::BoardView view(*client_.seat().writable);
   shm::end_job(view, client_.seat().slot);
@@ -111,6 +114,7 @@ void Jobs::open_window(std::uint64_t now, std::uint64_t until) noexcept {
 }
 
 void Jobs::close_window(std::uint64_t now) noexcept {
+  look_ns_ = TargetLaw::kNever;
   shm::BoardView view(*client_.seat().writable);
   shm::begin_job(view, client_.seat().slot);
   end_open(now);
@@ -189,12 +193,20 @@ void Jobs::release_below(std::uint64_t now, std::uint64_t took_ns) noexcept {
 
 /// The gates were open until now.
 void Jobs::end_open(std::uint64_t now) noexcept {
+  client_.slot().open_job.fetch_add(1);
+  add_open(now);
+  window_ns_ = 0;
+}
+
+void Jobs::count_window() noexcept {
+  client_.slot().steps.windows.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Jobs::add_open(std::uint64_t now) noexcept {
   shm::Slot& slot = client_.slot();
-  slot.open_job.fetch_add(1);
-  const std::uint64_t window = std::exchange(window_ns_, 0);
-  const std::uint64_t since = std::min(now, window != 0 ? window : began_ns_);
+  const std::uint64_t since = std::min(now, window_ns_ != 0 ? window_ns_ : began_ns_);
   slot.open_ns.fetch_add(now - since);
-  if (window == 0) return;
+  if (window_ns_ == 0) return;
   slot.steps.open_ns.fetch_add(now - since, std::memory_order_relaxed);
   if (Trace* traced = g_process.trace.load()) traced->window(number_, since, now);
 }
@@ -203,7 +215,6 @@ std::uint64_t Jobs::look_at_target(std::uint64_t now) noexcept {
   const std::lock_guard lock(mutex_);
   if (now < look_ns_) return look_ns_;
   if (window_ns_ != 0) {
-    look_ns_ = TargetLaw::kNever;
     close_window(now);
     return look_ns_;
   }
@@ -343,6 +354,7 @@ void Jobs::begin() noexcept {
 
 /// A transparent job that is open becomes part of the explicit one.
 void Jobs::open_explicit(std::uint64_t until_ns) noexcept {
+  if (window_ns_ != 0) close_window(base::monotonic_ns());
   open_one(until_ns);
   if (transparent_) close_transparent();
 }

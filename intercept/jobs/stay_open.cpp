@@ -33,19 +33,24 @@ StayOpen::Gates StayOpen::gates() const noexcept {
 
 void StayOpen::ended(const Step& step, bool usual) noexcept {
   if (state_ != State::kResting) {
-    if (++steps_ > kMostSteps && state_ == State::kTrying) return give_up();
-    return usual ? count(step) : begin_block();
+    ns_ += step.ns;
+    const bool too_long = ++steps_ > kMostSteps && state_ == State::kTrying;
+    if (too_long || ++block_steps_ > kMostOfBlock) return give_up();
+    if (usual) return count(step);
+    settled_ns_ = 0;  // The steps behind it may feel it.
+    return;
   }
   if (!usual) return;
   if (step.open_part == 0) waited_part_ += (step.waited_part - waited_part_) / kWaitsFade;
   // A trial would harm, and gain next to nothing.
   const std::uint64_t first = waited_part_ >= kBusy ? kFirstPause : kBlock * kHoldBlocks;
-  if (++rested_ >= std::max(pause_, first)) begin_trial();
+  if (++rested_ >= std::max(pause_, first) && step.may_try) begin_trial();
 }
 
 void StayOpen::begin_trial() noexcept {
   state_ = State::kTrying;
   steps_ = 0;
+  ns_ = 0;
   longer_ = later_ = not_longer_ = not_later_ = {};
   begin_group();
 }
@@ -63,16 +68,25 @@ void StayOpen::begin_block() noexcept {
   block_ = {};
   settled_ns_ = 0;
   counted_ = 0;
+  block_steps_ = 0;
 }
 
 void StayOpen::count(const Step& step) noexcept {
   const bool closed = gates() == Gates::kClosed;
-  if (settled_ns_ == 0 || settled_ns_ < kSettleNs) {
+  if (settled_ns_ == 0 || settled_ns_ < kSettleNs * time_scale_) {
     settled_ns_ += step.ns;
     return;
   }
-  const bool as_asked = closed ? step.open_part == 0 : step.open_part >= kNearlyAll;
-  if (!as_asked) return begin_block();
+  // A step that is very long ends after its gates have closed, and is the worst that open gates do.
+  const bool opened =
+      step.open_part >= kNearlyAll || (step.open_part > 0 && step.part >= kMostPart);
+  if (closed ? step.open_part != 0 : !opened) {
+    const std::uint64_t steps = block_steps_;
+    begin_block();
+    // Nobody is below who would run, and the gates have not opened at all.
+    block_steps_ = !closed && step.open_part == 0 ? 0 : steps;
+    return;
+  }
   block_.sum += std::min(step.part, kMostPart);
   block_.late = block_.late || step.late;
   if (++counted_ < kBlock) return;
@@ -86,6 +100,7 @@ void StayOpen::count(const Step& step) noexcept {
 double StayOpen::harmful() const noexcept { return std::max(longer_.wealth(), later_.wealth()); }
 
 void StayOpen::compare() noexcept {
+  if (ns_ < kSlicesNs) return;
   const double longer = open_.sum > closed_.sum * (1 + kMore) ? 1 : -1;
   const double later = (open_.late ? 1 : 0) - (closed_.late ? 1 : 0) - kMoreLate * double(kBlock);
   if (state_ == State::kOpen) {

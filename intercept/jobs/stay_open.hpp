@@ -16,7 +16,11 @@ class StayOpen {
 
   static constexpr std::uint64_t kBlock = 4;  ///< Steps that count.
   /// Behind those that do not count: one, and so many ns. They may feel the block before them.
-  static constexpr double kSettleNs = 10'000'000;
+  static constexpr double kSettleNs = 10'000'000;  ///< Of GPU time.
+  /// Steps after which a block that has not ended ends the trial.
+  static constexpr std::uint64_t kMostOfBlock = 512;
+  /// Time slices follow the state; pairs of the time before say nothing.
+  static constexpr double kSlicesNs = 600'000'000;
   static constexpr double kMore = 0.05;  ///< The part by which a step may be longer: as windows.
   static constexpr double kMoreLate = 0.01;  ///< Steps that may be late on top of the closed ones.
   static constexpr double kSure = 100;       ///< The wealth of a bet that decides.
@@ -35,14 +39,20 @@ class StayOpen {
     double open_part = 0;  ///< Of its time, with open gates.
     bool late = false;     ///< Few steps with closed gates are so long.
     double waited_part = 0;  ///< Of its time, in waits.
+    bool may_try = true;     ///< What earlier trials cost is paid.
   };
+
+  /// `time_scale`: real time divided by GPU time.
+  explicit StayOpen(double time_scale = 1) noexcept : time_scale_(time_scale) {}
 
   [[nodiscard]] Gates gates() const noexcept;
   [[nodiscard]] State state() const noexcept { return state_; }
   /// A step has ended whose kind is known. `usual`: the gates may open in it.
   void ended(const Step& step, bool usual) noexcept;
   /// Others are below now, so that nothing is known.
-  void begin_anew() noexcept { *this = {}; }
+  void begin_anew() noexcept { *this = StayOpen(time_scale_); }
+  /// Ends a trial, or open gates. The next trial comes after a pause.
+  void give_up() noexcept;
 
  private:
   struct Block {
@@ -55,20 +65,23 @@ class StayOpen {
   void begin_group() noexcept;
   [[nodiscard]] double harmful() const noexcept;
   void compare() noexcept;
-  void give_up() noexcept;
   std::uint64_t draw() noexcept;
 
+  double time_scale_;
   State state_ = State::kResting;
   std::uint64_t rested_ = 0;  ///< Steps.
   std::uint64_t pause_ = 0;
   std::uint64_t next_pause_ = kFirstPause;
   double waited_part_ = 1;
-  std::uint64_t steps_ = 0;  ///< Of the trial.
+  // Of the trial, and of open gates.
+  std::uint64_t steps_ = 0;
+  double ns_ = 0;
 
   std::uint64_t place_ = 0;  ///< Of the block in its group.
   bool closed_first_ = false;
   double settled_ns_ = 0;  ///< Steps of the block that do not count.
   std::uint64_t counted_ = 0;
+  std::uint64_t block_steps_ = 0;
   Block block_, closed_, open_;
   Bet longer_, later_;          ///< Claim that staying open harms.
   Bet not_longer_, not_later_;  ///< Claim that it does not.

@@ -24,7 +24,7 @@ constexpr double kPriorPrice = 1.3;
 constexpr double kLeastPrice = 1.0 / 16;
 /// Of a step: by so much a late step shortens the windows of a target.
 constexpr double kStride = 0.1;
-/// Steps that pay for a trial of open gates, at most, if it doubled them.
+/// What open gates may have cost beyond what steps pay, in steps. Then they close.
 constexpr double kMostDebt = 128;
 /// Steps without a window after which a target counts as missed.
 constexpr std::uint64_t kMissedSteps = 512;
@@ -54,7 +54,7 @@ void StepLaw::set(shm::Target target) noexcept {
 void StepLaw::neighbours(std::uint64_t id) noexcept {
   if (std::exchange(neighbours_, id) == id) return;
   open_sum_ns_ = cost_sum_ns_ = credit_ns_ = mean_cost_ = 0;
-  left_out_ = surprises_ = debt_ns_ = 0;
+  left_out_ = surprises_ = 0;
   stay_open_.begin_anew();
   target_window_ns_ = 0;
   closed_steps_ = 0;
@@ -124,17 +124,22 @@ void StepLaw::ended(Kind kind, std::uint64_t duration, std::uint64_t open,
   if (!touched) learn_alone(duration);
   if (!touched) learn_accidents(*entry, duration);
   // What a window delays may show in the step after it.
-  const double most = kOutlier * level_ns_ + ns(open);
-  const double cost = touched ? std::min(ns(duration), most) - level_ns_ * (1 + left_out_) : 0;
+  const double most = kOutlier * level_ns_;
+  open = std::min(open, static_cast<std::uint64_t>(most));  // The process may have been stopped.
+  const double cost =
+      touched ? std::min(ns(duration), most + ns(open)) - level_ns_ * (1 + left_out_) : 0;
   mean_cost_ += (cost / level_ns_ - mean_cost_) / kKindsFade;
   const double took = std::max(ns(duration), 1.0);
   if (stay_open_.state() == StayOpen::State::kResting) {
     learn_cost(*entry, cost, open, touched);
   } else {
-    debt_ns_ = std::clamp(debt_ns_ + cost - kAllowed * level_ns_, 0.0, kMostDebt * level_ns_);
+    debt_ns_ = std::max(debt_ns_ + cost - kAllowed * level_ns_, 0.0);
+    if (debt_ns_ >= kMostDebt * level_ns_) stay_open_.give_up();
   }
+  debt_ns_ = std::min(debt_ns_, kMostDebt * level_ns_);
   if (target_.any()) return follow_target(duration);
-  stay_open_.ended({took, took / level_ns_, ns(open) / took, is_late(duration), ns(waited) / took},
+  stay_open_.ended({took, took / level_ns_, ns(open) / took, is_late(duration), ns(waited) / took,
+                    debt_ns_ <= 0},
                    true);
 }
 

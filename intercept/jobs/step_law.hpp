@@ -31,7 +31,7 @@ class StepLaw {
 
   /// `time_scale`: real time divided by GPU time.
   explicit StepLaw(double time_scale = 1) noexcept
-      : shortest_ns_(static_cast<double>(kShortestWindowNs) * time_scale) {}
+      : shortest_ns_(static_cast<double>(kShortestWindowNs) * time_scale), stay_open_(time_scale) {}
 
   /// Replaces the target, which is of steps or none.
   void set(shm::Target target) noexcept;

@@ -39,7 +39,7 @@ void Steps::set(shm::Target target) noexcept {
 void Steps::job_begins(std::uint64_t now, std::uint64_t launches) noexcept {
   began_ns_ = now;
   ends_ = 0;
-  has_steps_ = false;
+  has_steps_ = had_counted_ = false;
   periods_.clear();
   last_end_ns_ = last_ended_ = 0;
   first_ns_ = first_kind_ = 0;
@@ -110,7 +110,9 @@ Steps::End Steps::wait_returned(const Waits::Wait& wait, std::uint64_t now,
   has_steps_ = ++ends_ >= kFirst && since(now, began_ns_) >= kFirstNs;
   end.first = has_steps_ && !had_steps;
   end.counted = has_steps_ && had_steps;
+  if (end.first) jobs_ = 0;
   if (!end.counted) return end;
+  const StayOpen::State staying = law_->staying();
   law_->ended(ended.kind, since(now, end.began_ns), end.open_ns,
               since(now, std::max(wait.since_ns, end.began_ns)));
   end.window_ns = window(ended, now);
@@ -118,7 +120,9 @@ Steps::End Steps::wait_returned(const Waits::Wait& wait, std::uint64_t now,
               end.window_ns == 0 && open_since_ns_ != 0;
   client_.slot().steps.ended.fetch_add(1, kRelaxed);
   if (target_.of_steps) show_target();
-  if (ends_ % kStepsPerShow == 0) show();
+  const bool first = !had_counted_;
+  had_counted_ = true;
+  if (first || ends_ % kStepsPerShow == 0 || law_->staying() != staying) show();
   return end;
 }
 
@@ -141,7 +145,7 @@ std::uint64_t Steps::window(const Period& ended, std::uint64_t now) noexcept {
   const bool queued = any_after(ended.number);
   if (!all_usual(ended.number) || (!queued && !law_->is_usual(ended.kind))) return 0;
   const std::uint64_t window_ns = law_->window_ns();
-  if (window_ns != 0) window_ns_ = window_ns;
+  if (window_ns != 0 && !law_->stays_open()) window_ns_ = window_ns;
   return window_ns;
 }
 
@@ -152,6 +156,7 @@ void Steps::window_closed(std::uint64_t now) noexcept {
 
 void Steps::show() noexcept {
   using shm::StepState;
+  if (law_ == nullptr) return;
   shm::StepTimes& steps = client_.slot().steps;
   StepState state = StepState::kWindows;
   if (jobs_ >= kJobsWithout || steps.ended.load(kRelaxed) == 0) {

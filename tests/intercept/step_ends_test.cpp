@@ -296,6 +296,23 @@ TEST_F(SlowHost, OpenGatesCloseForATargetAndForNobody) {
   EXPECT_EQ(state(), shm::StepState::kNoWindow);
 }
 
+// Prevents: a server that has answered some requests before its load began is said to have no
+// steps, and keeps the slice of a program with jobs.
+TEST_F(StepEnds, JobsBeforeTheStepsAreForgotten) {
+  for (int job = 0; job < 30; ++job) {
+    decode(3);
+    while (!flights_.empty()) wait();
+    now_ += 50 * kMs;
+    steps_->job_ended(now_);
+    begin_job();
+  }
+  EXPECT_EQ(state(), shm::StepState::kNone);
+  decode(18);
+  EXPECT_EQ(state(), shm::StepState::kLearning) << "at once";
+  decode(200);
+  EXPECT_EQ(state(), shm::StepState::kWindows);
+}
+
 // Prevents: a target of jobs, which an endless job cannot keep, is missed even more.
 TEST_F(StepEnds, ATargetOfJobsHasNoWindows) {
   steps_->set(*shm::parse_target("p99=50ms"));

@@ -318,7 +318,7 @@ TEST_F(Use, StepsAndTheirWindowsAreShown) {
   expect_says(text(), "tries whether closing the gates brings it anything\n");
   EXPECT_EQ(json()["clients"][0]["steps"]["state"], "trying");
   is(shm::StepState::kOpen);
-  expect_says(text(), "gates stay open: closing them brings nothing\n");
+  expect_says(text(), "gates stay open: steps are only 4.1 % longer\n");
   EXPECT_EQ(json()["clients"][0]["steps"]["state"], "open");
   is(shm::StepState::kMissed);
   expect_says(text(), "gates stay closed: the target leaves no window\n");

@@ -231,9 +231,10 @@ void check_memory_fits(const Options& options, const base::Install& install) {
     return;
   }
   if (most == 0 || *limit <= most) return;
+  const std::uint64_t tenths = most * 10 / (std::uint64_t{1} << 30U);  // rounded down
   throw base::UsageError(
-      fmt::format("--memory: '{}' is more than the GPU has: a limit is 1GiB to {:.1f}GiB here",
-                  options.memory, static_cast<double>(most) / (1U << 30U)));
+      fmt::format("--memory: '{}' is more than the GPU has: a limit is 1GiB to {}.{}GiB here",
+                  options.memory, tenths / 10, tenths % 10));
 }
 
 void prepare_interception(const Options& options, const base::Install& install,
