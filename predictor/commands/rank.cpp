@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -20,14 +22,19 @@ json answer_to(const std::string& line, const LatencyModel& model,
     const auto task = std::get<profiler::Task>(profiler::pack_entry(request.at("task")));
     Dataset data;
     data.devices = {devices[0].name};
-    data.tasks.emplace_back();
+    data.tasks.push_back(task_of(task));
     std::vector<Query> queries;
     for (const json& program : programs) {
       queries.push_back({data.programs.size(), 0});
       data.programs.push_back(
-          program_of(std::get<profiler::Program>(profiler::pack_entry(program)), task, "rank"));
+          program_of(std::get<profiler::Program>(profiler::pack_entry(program)), "rank"));
     }
-    return {{"ok", true}, {"seconds", model.predict(data, devices, queries)}};
+    const auto seconds = model.predict(data, devices, queries);
+    if (!std::ranges::all_of(seconds, [](double s) { return std::isfinite(s); })) {
+      throw base::UsageError(
+          "the predictor has learned nothing of programs of this kind; train one");
+    }
+    return {{"ok", true}, {"seconds", seconds}};
   } catch (const json::exception& error) {
     return {{"ok", false}, {"error", error.what()}};
   } catch (const base::UsageError& error) {

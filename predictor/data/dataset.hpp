@@ -1,22 +1,19 @@
 #pragma once
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "predictor/source/kernel_counts.hpp"
 
 /// What the predictors learn from: tensor programs, and the time of each on one or several devices.
 namespace sluice::predictor {
 
 /// Features of a store statement, as in packs.
 inline constexpr std::size_t kStoreFeatures = 164;
-/// How the program is launched, see launch_features(). All its leaves have the same.
-inline constexpr std::size_t kLaunchFeatures = 12;
-inline constexpr std::size_t kFeatures = kStoreFeatures + kLaunchFeatures;
-
-using Leaf = std::array<float, kFeatures>;
 
 /// What a prediction needs of a profiler::Task.
 struct Task {
@@ -28,13 +25,29 @@ struct Task {
   double bytes = 0;  ///< Of its inputs and outputs.
 };
 
+/// A kernel of a program for a GPU.
+struct CountedKernel {
+  double blocks = 1;
+  double threads = 1;  ///< Of a block.
+  KernelCounts counts{};
+};
+
+/// What the compiler said of a program for a GPU.
+struct Compiled {
+  double registers = 0;    ///< Of a thread; the most of all kernels.
+  double spill_bytes = 0;  ///< Likewise.
+};
+
 /// What a prediction needs of a profiler::Program.
 struct Program {
   std::string id{};
   std::size_t task = 0;
-  std::int64_t index = 0;  ///< In the config space of the task.
-  std::vector<Leaf> leaves{};
-  std::vector<std::int32_t> positions{};  ///< Of each leaf, in the pre-order walk of the tree.
+  std::int64_t index = 0;                ///< In the config space of the task.
+  std::size_t leaves = 0;                ///< Store statements.
+  std::vector<CountedKernel> kernels{};  ///< Of a program for a GPU.
+  std::optional<Compiled> compiled{};    ///< If it was compiled.
+  /// Of a program for a CPU: the mean of the features of its store statements, and the maximum.
+  std::vector<float> stores{};
 };
 
 /// A program on a device.
@@ -69,8 +82,6 @@ struct Dataset {
   std::vector<Program> programs{};
   std::vector<Label> labels{};
 
-  /// The most leaves of a program; 0 without programs.
-  [[nodiscard]] std::size_t most_leaves() const;
   [[nodiscard]] const Task& task_of(const Query& query) const;
   /// The device with this name, in any case of letters. Throws base::UsageError with the known
   /// ones.

@@ -64,28 +64,14 @@ std::vector<DeviceInfo> read_devices(const std::string& file) {
   return devices;
 }
 
-void save_device(const std::string& file, const DeviceInfo& device) {
-  std::vector<DeviceInfo> devices;
-  if (std::ifstream(file)) devices = read_devices(file);
-  std::erase_if(devices, [&](const DeviceInfo& other) { return other.name == device.name; });
-  devices.push_back(device);
-  std::ofstream out(file);
-  out << kHead << '\n';
-  for (const DeviceInfo& each : devices) {
-    out << each.name;
-    for (const auto member : numbers()) out << ',' << fmt::format("{:.6g}", each.*member);
-    out << '\n';
-  }
-  if (!out.flush()) throw base::RunError("cannot write " + file);
-}
-
 const DeviceInfo& device_info(const std::vector<DeviceInfo>& devices, const std::string& name) {
   const auto found = std::ranges::find_if(devices, [&](const DeviceInfo& device) {
     return strcasecmp(device.name.c_str(), name.c_str()) == 0;
   });
   if (found != devices.end()) return *found;
-  throw base::UsageError("no device '" + name +
-                         "' in devices.csv; add its line, or run `sluice predict profile` on it");
+  throw base::UsageError(
+      "no device '" + name +
+      "' in devices.csv; give --devices a copy of it with a line of its data sheet");
 }
 
 }  // namespace sluice::predictor

@@ -27,9 +27,6 @@ inline constexpr std::size_t kDeviceNumbers = 8;
 /// Reads devices.csv. Throws base::UsageError that names file and line.
 [[nodiscard]] std::vector<DeviceInfo> read_devices(const std::string& file);
 
-/// Adds or replaces the line of a device.
-void save_device(const std::string& file, const DeviceInfo& device);
-
 /// The device with this name. Throws base::UsageError with what to do.
 [[nodiscard]] const DeviceInfo& device_info(const std::vector<DeviceInfo>& devices,
                                             const std::string& name);

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cctype>
 #include <charconv>
-#include <functional>
 #include <string>
 
 namespace sluice::predictor {
@@ -37,8 +36,8 @@ constexpr std::array<Operator, 17> kOperators{{
     {"*", 10, [](std::int64_t a, std::int64_t b) { return a * b; }},
     {"/", 10, [](std::int64_t a, std::int64_t b) { return b == 0 ? 0 : a / b; }},
 }};
-constexpr Operator kRemainder{
-    "%", 10, [](std::int64_t a, std::int64_t b) { return b == 0 ? 0 : a % b; }};
+constexpr Operator kRemainder{"%", 10,
+                              [](std::int64_t a, std::int64_t b) { return b == 0 ? 0 : a % b; }};
 
 }  // namespace
 

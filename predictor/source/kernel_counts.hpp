@@ -1,22 +1,19 @@
 #pragma once
 #include <array>
 #include <cstddef>
-#include <string_view>
-#include <vector>
-
-#include "profiler/packs/pack.hpp"
 
 /// What a kernel in TVM's CUDA C does, counted in its text.
 namespace sluice::predictor {
 
 /// Means over the warps of a kernel, unless said otherwise. A *request* is an instruction of a warp
 /// that reads or writes memory; a *sector* 32 bytes of global memory; a *wavefront* a pass over the
-/// 32 banks of shared memory. "Written" counts every statement as often as it runs; the others count
-/// a load once for all statements that read the same address, and outside the loops that it does
-/// not vary with, as the compiler does.
+/// 32 banks of shared memory. "Written" counts every statement as often as it runs; the others
+/// count a load once for all statements that read the same address, and outside the loops that it
+/// does not vary with, as the compiler does.
 struct KernelCounts {
   double fma = 0;
-  double float_ops = 0;  ///< Additions, multiplications, minima and maxima that are no part of an FMA.
+  double float_ops =
+      0;  ///< Additions, multiplications, minima and maxima that are no part of an FMA.
   double divisions = 0;
   double functions = 0;  ///< expf and the like.
   double shuffles = 0;
@@ -39,25 +36,25 @@ struct KernelCounts {
   double written_global_load_sectors = 0;
   double written_shared_loads = 0;
   double written_shared_load_wavefronts = 0;
-  double local_loads = 0;  ///< Elements of arrays of a thread, which are registers if all goes well.
+  double local_loads =
+      0;  ///< Elements of arrays of a thread, which are registers if all goes well.
   double local_stores = 0;
   /// Accesses to those arrays that are left if they are memory: an element stays in a register in
   /// the loops inside which its index does not vary, and between statements of one loop.
   double local_accesses = 0;
 
-  double text = 0;           ///< Statements in the text of the kernel.
-  double hot_text = 0;       ///< Those in the loop that runs most statements.
-  double hot_trips = 0;      ///< How often a warp runs that loop.
-  double unrolled = 0;       ///< Statements once the loops are unrolled that index local arrays.
-  double local_bytes = 0;    ///< Of a thread.
-  double shared_bytes = 0;   ///< Of a block.
-  double unread = 0;         ///< Accesses whose addresses are unknown, such as those by a loaded index.
+  double text = 0;          ///< Statements in the text of the kernel.
+  double hot_text = 0;      ///< Those in the loop that runs most statements.
+  double hot_trips = 0;     ///< How often a warp runs that loop.
+  double unrolled = 0;      ///< Statements once the loops are unrolled that index local arrays.
+  double local_bytes = 0;   ///< Of a thread.
+  double shared_bytes = 0;  ///< Of a block.
+  double unread = 0;  ///< Accesses whose addresses are unknown, such as those by a loaded index.
 
   static constexpr std::size_t kNumbers = 33;
+  /// All of them, in the order above.
   [[nodiscard]] std::array<double, kNumbers> numbers() const;
+  [[nodiscard]] static KernelCounts of(const std::array<double, kNumbers>& numbers);
 };
-
-/// Counts each kernel of a program. A kernel that the source does not have has counts of 0.
-[[nodiscard]] std::vector<KernelCounts> count_kernels(const profiler::Program& program);
 
 }  // namespace sluice::predictor

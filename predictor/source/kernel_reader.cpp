@@ -1,78 +1,15 @@
 #include "predictor/source/kernel_reader.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <random>
 
 namespace sluice::predictor {
-namespace {
-
-bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-
-/// The end of what the bracket at `open` encloses: the place of its counterpart.
-std::size_t counterpart(std::string_view text, std::size_t open) {
-  const char opens = text[open];
-  const char closes = opens == '[' ? ']' : ')';
-  int depth = 0;
-  for (std::size_t i = open; i < text.size(); ++i) {
-    if (text[i] == opens) ++depth;
-    if (text[i] == closes && --depth == 0) return i;
-  }
-  return text.size();
-}
-
-double to_number(std::string_view digits) {
-  double number = 0;
-  std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  return number;
-}
-
-/// The element type of an array or a pointer, without a vector's width.
-std::int64_t bytes_of(std::string_view type) {
-  if (type.starts_with("double") || type.starts_with("int64_t") || type.starts_with("long")) return 8;
-  if (type.starts_with("half") || type.starts_with("short")) return 2;
-  if (type.starts_with("bool") || type.starts_with("uchar") || type.starts_with("int8_t") ||
-      type.starts_with("signed char") || type.starts_with("unsigned char")) {
-    return 1;
-  }
-  return 4;
-}
-
-/// 4 of "float4".
-std::int64_t width_of(std::string_view type) {
-  const char last = type.empty() ? ' ' : type.back();
-  return last >= '2' && last <= '8' ? last - '0' : 1;
-}
-
-bool is_vector_of_integers(std::string_view type) {
-  return type == "int2" || type == "int3" || type == "int4";
-}
-
-/// The names of the parameters of a kernel, with their types.
-template <class Take>
-void for_each_parameter(std::string_view signature, Take take) {
-  std::size_t begin = 0;
-  while (begin < signature.size()) {
-    std::size_t end = signature.find(',', begin);
-    if (end == std::string_view::npos) end = signature.size();
-    std::string_view parameter = signature.substr(begin, end - begin);
-    while (parameter.starts_with(' ')) parameter.remove_prefix(1);
-    const std::size_t name = parameter.find_last_of(" *");
-    if (name != std::string_view::npos && parameter.find('*') != std::string_view::npos) {
-      take(parameter.substr(name + 1), parameter);
-    }
-    begin = end + 1;
-  }
-}
-
-}  // namespace
+namespace {}  // namespace
 
 KernelReader::KernelReader(const profiler::Kernel& kernel, std::string_view signature,
                            const std::vector<std::string_view>& lines)
     : kernel_(kernel), lines_(lines) {
-  for_each_parameter(signature, [this](std::string_view name, std::string_view type) {
-    arrays_[name] = {Memory::kGlobal, bytes_of(type)};
-  });
+  declare_parameters(signature);
   // The same warps each time, so that the same program has the same counts.
   std::mt19937_64 random(0);
   const std::uint64_t threads = kernel.threads();
@@ -184,7 +121,8 @@ void KernelReader::begin_loop(std::string_view line, std::size_t number) {
 void KernelReader::end_loop() {
   const Loop loop = loops_.back();
   loops_.pop_back();
-  if (loop.indexes_local) counts_.unrolled = std::max(counts_.unrolled, loop.trips * loop.statements);
+  if (loop.indexes_local)
+    counts_.unrolled = std::max(counts_.unrolled, loop.trips * loop.statements);
   if (loop.run > most_run_) {
     most_run_ = loop.run;
     counts_.hot_text = loop.own;
@@ -200,7 +138,8 @@ void KernelReader::begin_condition(std::string_view line) {
   const std::string_view condition = line.substr(4, counterpart(line, 3) - 4);
   Mask mask;
   Arithmetic ignored;
-  for (const Reference& each : references(condition, ignored)) access(each, false);
+  const auto arrays = [this](std::string_view name) { return arrays_.contains(name); };
+  for (const Reference& each : references(condition, arrays, ignored)) access(each, false);
   try {
     const IndexValue& value = indices_.value(condition);
     for (std::size_t i = 0; i < value.lanes.size(); ++i) mask[i] = value.lanes[i] != 0;
@@ -233,85 +172,6 @@ void KernelReader::wait(std::string_view line) {
   if (all || line.find("wait") != std::string_view::npos) ++region_;
 }
 
-/// "[__shared__] [alignas(64)] TYPE NAME[N];", "TYPE NAME;", "TYPE NAME = VALUE;"
-bool KernelReader::declare(std::string_view line) {
-  const std::string_view whole = line;
-  for (const std::string_view word : {"extern ", "__shared__ ", "volatile ", "const "}) {
-    if (line.starts_with(word)) line.remove_prefix(word.size());
-  }
-  if (line.starts_with("alignas(")) {
-    line.remove_prefix(std::min(line.find(") "), line.size() - 2) + 2);
-  }
-  const std::size_t space = line.find(' ');
-  if (space == std::string_view::npos) return whole.size() != line.size();
-  const std::string_view type = line.substr(0, space);
-  if (!std::ranges::all_of(type, is_name) || std::isdigit(static_cast<unsigned char>(type[0])) != 0) {
-    return false;
-  }
-  const std::string_view rest = line.substr(space + 1);
-  const std::size_t end = std::min(rest.find_first_of(" =[;"), rest.size());
-  const std::string_view name = rest.substr(0, end);
-  if (name.empty() || !std::ranges::all_of(name, is_name)) return false;
-  if (rest.substr(end).starts_with('[')) {
-    declare_array(line, whole.find("__shared__") == std::string_view::npos ? "local" : "shared");
-    return true;
-  }
-  const std::size_t equals = rest.find(" = ");
-  if (is_vector_of_integers(type)) integer_vectors_.insert(name);
-  if (equals == std::string_view::npos) return true;
-  std::string_view value = rest.substr(equals + 3);
-  if (value.ends_with(';')) value.remove_suffix(1);
-  if (is_vector_of_integers(type)) {
-    declare_vector(name, value);
-  } else if (type == "int" || type == "int64_t" || type == "bool" || type == "uint" ||
-             type == "long") {
-    indices_.define(name, value);
-  } else {
-    assign(name, rest.substr(equals + 3));
-  }
-  return true;
-}
-
-/// "TYPE NAME[N];"
-void KernelReader::declare_array(std::string_view line, std::string_view memory) {
-  const std::size_t space = line.find(' ');
-  const std::size_t open = line.find('[');
-  const std::string_view type = line.substr(0, space);
-  const double elements = to_number(line.substr(open + 1));
-  const bool shared = memory == "shared";
-  arrays_[line.substr(space + 1, open - space - 1)] = {shared ? Memory::kShared : Memory::kLocal,
-                                                       bytes_of(type)};
-  (shared ? counts_.shared_bytes : counts_.local_bytes) +=
-      elements * static_cast<double>(bytes_of(type));
-}
-
-/// "make_int4(A, B, C, D)", or another vector.
-void KernelReader::declare_vector(std::string_view name, std::string_view value) {
-  // Names such as "v__1.x" are views, so they are taken from a set that keeps them.
-  static constexpr std::string_view kParts = "xyzw";
-  const auto part_of = [this](std::string_view vector, char part) {
-    return std::string_view(
-        *component_names_.insert(std::string(vector) + '.' + part).first);
-  };
-  if (!value.starts_with("make_int")) {
-    for (const char part : kParts) indices_.define(part_of(name, part), part_of(value, part));
-    return;
-  }
-  const std::size_t open = value.find('(');
-  std::size_t begin = open + 1;
-  int depth = 0;
-  std::size_t part = 0;
-  for (std::size_t i = begin; i < value.size() && part < kParts.size(); ++i) {
-    if (value[i] == '(') ++depth;
-    if ((value[i] == ',' || value[i] == ')') && depth == 0) {
-      indices_.define(part_of(name, kParts[part++]), value.substr(begin, i - begin));
-      begin = i + 1;
-      while (begin < value.size() && value[begin] == ' ') ++begin;
-    }
-    if (value[i] == ')') --depth;
-  }
-}
-
 void KernelReader::note_statement() {
   counts_.text += 1;
   counts_.statements += times_ * active_warps(masks_.back().first);
@@ -341,9 +201,10 @@ void KernelReader::assign(std::string_view left, std::string_view right) {
   note_statement();
   Arithmetic rest;
   Arithmetic ignored;
+  const auto arrays = [this](std::string_view name) { return arrays_.contains(name); };
   // Inside the index of what is written, there may be references, too.
-  const auto written = references(left, ignored);
-  for (const Reference& each : references(right, rest)) access(each, false);
+  const auto written = references(left, arrays, ignored);
+  for (const Reference& each : references(right, arrays, rest)) access(each, false);
   for (std::size_t i = 0; i < written.size(); ++i) access(written[i], i + 1 == written.size());
   add(rest);
 }
@@ -352,80 +213,10 @@ void KernelReader::add(const Arithmetic& rest) {
   const double times = times_ * active_warps(masks_.back().first);
   const double fused = std::min(rest.multiplications, rest.additions);
   counts_.fma += times * fused;
-  counts_.float_ops +=
-      times * (rest.multiplications + rest.additions - 2 * fused + rest.extremes);
+  counts_.float_ops += times * (rest.multiplications + rest.additions - 2 * fused + rest.extremes);
   counts_.divisions += times * rest.divisions;
   counts_.functions += times * rest.functions;
   counts_.shuffles += times * rest.shuffles;
-}
-
-/// One reference at `name`, which ends at `at`: "NAME[INDEX]", or "*(float4*)(NAME + INDEX)".
-void KernelReader::take_reference(std::string_view text, std::size_t& at, std::size_t name,
-                                  std::vector<Reference>& found, Arithmetic& rest) const {
-  const std::string_view array = text.substr(name, at - name);
-  const std::size_t close = counterpart(text, at);
-  const std::string_view index = text.substr(at + 1, close - at - 1);
-  at = std::min(close + 1, text.size());
-  Arithmetic ignored;
-  for (const Reference& inner : references(index, ignored)) found.push_back(inner);
-  if (arrays_.contains(array)) found.push_back({array, index, 1});
-  (void)rest;
-}
-
-std::vector<KernelReader::Reference> KernelReader::references(std::string_view text,
-                                                              Arithmetic& rest) const {
-  std::vector<Reference> found;
-  std::size_t at = 0;
-  while (at < text.size()) {
-    if (text.substr(at).starts_with("*(") && at + 2 < text.size() && is_name(text[at + 2])) {
-      const std::size_t star = text.find("*)(", at);
-      const std::size_t plus = text.find(" + ", at);
-      const std::string_view type = text.substr(at + 2, star == std::string_view::npos ? 0 : star - at - 2);
-      if (star != std::string_view::npos && plus != std::string_view::npos &&
-          std::ranges::all_of(type, is_name)) {
-        const std::size_t close = counterpart(text, star + 2);
-        found.push_back({text.substr(star + 3, plus - star - 3),
-                         text.substr(plus + 3, close - plus - 3), width_of(type)});
-        at = close + 1;
-        continue;
-      }
-    }
-    if (is_name(text[at]) && (std::isdigit(static_cast<unsigned char>(text[at])) == 0)) {
-      const std::size_t name = at;
-      while (at < text.size() && (is_name(text[at]) || text[at] == '.')) ++at;
-      if (at < text.size() && text[at] == '[') {
-        take_reference(text, at, name, found, rest);
-      } else if (at < text.size() && text[at] == '(') {
-        const std::string_view called = text.substr(name, at - name);
-        if (called == "max" || called == "min") {
-          rest.extremes += 1;
-        } else if (called.starts_with("__shfl")) {
-          rest.shuffles += 1;
-        } else if (called.ends_with('f') || called.starts_with("exp") || called.starts_with("__exp")) {
-          rest.functions += 1;
-        }
-      }
-      continue;
-    }
-    if (std::isdigit(static_cast<unsigned char>(text[at])) != 0) {  // also 0x1p-3f and 1e-5f
-      while (at < text.size() && (is_name(text[at]) || text[at] == '.' ||
-                                  ((text[at] == '-' || text[at] == '+') &&
-                                   (text[at - 1] == 'p' || text[at - 1] == 'e')))) {
-        ++at;
-      }
-      continue;
-    }
-    // A sign or a star of a type has no space behind it, nor have the operators of vectors around.
-    const bool spaced = at > 0 && text[at - 1] == ' ' && text.substr(at + 1).starts_with(' ');
-    const bool of_vector = at > 0 && is_name(text[at - 1]) && at + 1 < text.size() && is_name(text[at + 1]);
-    if (spaced || of_vector) {
-      if (text[at] == '*') rest.multiplications += 1;
-      if (text[at] == '+' || text[at] == '-') rest.additions += 1;
-      if (text[at] == '/') rest.divisions += 1;
-    }
-    ++at;
-  }
-  return found;
 }
 
 double KernelReader::times_outside(std::uint64_t loops) const {
@@ -438,9 +229,10 @@ double KernelReader::times_outside(std::uint64_t loops) const {
 
 AccessCost KernelReader::cost_of(const Array& array, const Reference& reference,
                                  std::uint64_t& loops) {
-  const auto key = std::tuple(
-      reference.index, array.bytes * 64 + reference.elements * 2 + (array.memory == Memory::kShared),
-      masks_.back().second);
+  const auto key =
+      std::tuple(reference.index,
+                 array.bytes * 64 + reference.elements * 2 + (array.memory == Memory::kShared),
+                 masks_.back().second);
   if (const auto known = costs_.find(key); known != costs_.end()) {
     loops = known->second.second;
     return known->second.first;
@@ -508,8 +300,8 @@ void KernelReader::access(const Reference& reference, bool store) {
   const auto array = arrays_.find(reference.array);
   if (array == arrays_.end()) return;
   if (array->second.memory == Memory::kLocal) {
-    const double times = times_ * active_warps(masks_.back().first) *
-                         static_cast<double>(reference.elements);
+    const double times =
+        times_ * active_warps(masks_.back().first) * static_cast<double>(reference.elements);
     (store ? counts_.local_stores : counts_.local_loads) += times;
     index_local(reference, store);
     return;

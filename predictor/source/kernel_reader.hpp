@@ -10,6 +10,8 @@
 
 #include "predictor/source/access.hpp"
 #include "predictor/source/kernel_counts.hpp"
+#include "predictor/source/references.hpp"
+#include "profiler/packs/pack.hpp"
 
 namespace sluice::predictor {
 
@@ -39,16 +41,6 @@ class KernelReader {
     std::uint64_t bit = 0;
   };
   enum class Block { kLoop, kCondition, kPlain };
-  struct Reference {
-    std::string_view array;
-    std::string_view index;
-    std::int64_t elements = 1;
-  };
-  /// What an expression has outside the indices of its references.
-  struct Arithmetic {
-    double multiplications = 0, additions = 0, divisions = 0, functions = 0, shuffles = 0,
-           extremes = 0;
-  };
 
   void find_synced_loops();
   void begin_loop(std::string_view line, std::size_t number);
@@ -56,16 +48,13 @@ class KernelReader {
   void begin_condition(std::string_view line);
   void other_condition();
   void end_block();
+  void declare_parameters(std::string_view signature);
   [[nodiscard]] bool declare(std::string_view line);
   void declare_array(std::string_view line, std::string_view type);
   void declare_vector(std::string_view name, std::string_view value);
   void wait(std::string_view line);
   void assign(std::string_view left, std::string_view right);
   void note_statement();
-  /// The references of an expression; adds the rest to `rest`.
-  std::vector<Reference> references(std::string_view text, Arithmetic& rest) const;
-  void take_reference(std::string_view text, std::size_t& at, std::size_t name,
-                      std::vector<Reference>& found, Arithmetic& rest) const;
   void add(const Arithmetic& arithmetic);
   void access(const Reference& reference, bool store);
   void access_memory(const Array& array, const Reference& reference, bool store);
@@ -90,7 +79,7 @@ class KernelReader {
   int mask_number_ = 0;
   double times_ = 1;  ///< How often the warp runs the present line.
   int generation_ = 0;
-  int region_ = 0;    ///< Between two waits for the block, shared memory does not change.
+  int region_ = 0;  ///< Between two waits for the block, shared memory does not change.
   std::uint64_t next_bit_ = 1;
   std::map<std::tuple<std::string_view, std::int64_t, int>, std::pair<AccessCost, std::uint64_t>>
       costs_;

@@ -36,7 +36,7 @@ struct RunOptions {
   int threads = 1;
   unsigned jobs = 0;  ///< 0: as many as suit the target.
   double compile_limit_s = MeasureOptions{}.compile_limit_s;
-  std::string predictor = "predictor-cache";
+  std::string predictor;
   std::string predictor_device;
 };
 
@@ -280,8 +280,7 @@ void add_run_command(CLI::App& app, CommandBody& run) {
       ->check(base::one_of(tuner_names()));
   command
       ->add_option("--predictor", options->predictor,
-                   "--tuner predict: the --cache_dir of a trained sluice predict")
-      ->capture_default_str()
+                   "--tuner predict: the --cache_dir of sluice predict (default: its default)")
       ->type_name("DIR");
   command
       ->add_option("--predictor-device", options->predictor_device,

@@ -28,7 +28,9 @@ class ServedMeasuring : public TaskMeasuring {
 
   std::vector<std::optional<Program>> described(
       const std::vector<std::uint64_t>& indices) override {
-    return server_.apply(task_.id, indices, {"features", "kernels"});
+    // What `sluice predict rank` reads.
+    const bool gpu = target_.starts_with("cuda");
+    return server_.apply(task_.id, indices, {gpu ? "source" : "features"});
   }
 
   std::vector<std::vector<std::vector<float>>> features(

@@ -35,22 +35,6 @@ TEST(Devices, NumbersAreRatiosToALargeDevice) {
   EXPECT_EQ(device_numbers(device), expected);
 }
 
-TEST(Devices, AWrittenLineIsReadAgainAndReplacesTheOldOne) {
-  const test::TempFolder folder;
-  const std::string file = (folder.path() / "devices.csv").string();
-  DeviceInfo device = test::made_up_device("x", 3.25);
-  save_device(file, device);
-  device.name = "y";
-  save_device(file, device);
-  device.name = "x";
-  device.launch_us = 7;
-  save_device(file, device);
-  const auto devices = read_devices(file);
-  ASSERT_EQ(devices.size(), 2U);
-  EXPECT_EQ(device_info(devices, "x").launch_us, 7);
-  EXPECT_EQ(device_info(devices, "y").fp32_tflops, 3.25);
-}
-
 TEST(Devices, ABrokenLineIsNamed) {
   const test::TempFolder folder;
   const std::string file = (folder.path() / "devices.csv").string();

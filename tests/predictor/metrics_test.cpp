@@ -16,8 +16,7 @@ struct Six {
     const std::vector<std::size_t> tasks{0, 0, 0, 1, 1, 1, 2};
     const std::vector<double> seconds{1, 2, 4, 10, 20, 40, 5};
     for (std::size_t p = 0; p < tasks.size(); ++p) {
-      data.programs.push_back(
-          {.id = std::to_string(p), .task = tasks[p], .index = 0, .leaves = {}, .positions = {}});
+      data.programs.push_back({.id = std::to_string(p), .task = tasks[p], .index = 0});
       labels.push_back({{p, 0}, seconds[p]});
     }
   }
