@@ -35,6 +35,13 @@ struct Loaded {
 [[nodiscard]] std::filesystem::path results_folder(const Options& options);
 
 [[nodiscard]] std::unique_ptr<LatencyModel> load_predictor(const Options& options);
+/// The line of devices.csv of --device-name. Throws base::UsageError.
+[[nodiscard]] DeviceInfo device_asked_for(const Options& options);
+/// Seconds of each program on `device`, which `data` may know by labels of other devices only. NaN:
+/// the model has no way to predict it. Throws base::UsageError if a program is not for such a
+/// device.
+[[nodiscard]] std::vector<double> predict_on(const DeviceInfo& device, const LatencyModel& model,
+                                             Dataset data);
 /// The labels that train, tune and test by --mode and --finetune_tasks.
 [[nodiscard]] Fold fold_of(const Dataset& data, const Options& options);
 /// The labels that test a loaded predictor. Without --mode these are the labels that tested in its

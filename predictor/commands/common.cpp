@@ -90,6 +90,27 @@ std::unique_ptr<LatencyModel> load_predictor(const Options& options) {
   return load_model(folder);
 }
 
+DeviceInfo device_asked_for(const Options& options) {
+  if (options.device_name.empty()) {
+    throw base::UsageError("--device-name is missing: the device that the programs will run on");
+  }
+  return device_info(read_devices(devices_file(options).string()), options.device_name);
+}
+
+std::vector<double> predict_on(const DeviceInfo& device, const LatencyModel& model, Dataset data) {
+  const bool cpu = device.name.starts_with("cpu");
+  std::vector<Query> queries;
+  for (const Program& program : data.programs) {
+    if (program.kernels.empty() != cpu) {
+      throw base::UsageError(fmt::format("program {} is for a {}, and {} is a {}", program.id,
+                                         cpu ? "GPU" : "CPU", device.name, cpu ? "CPU" : "GPU"));
+    }
+    queries.push_back({queries.size(), data.devices.size()});
+  }
+  data.devices.push_back(device.name);
+  return model.predict(data, std::vector<DeviceInfo>(data.devices.size(), device), queries);
+}
+
 std::vector<double> task_weights(const Dataset& data) {
   std::vector<double> weights(data.tasks.size(), 0);
   for (const Network& network : data.networks) {

@@ -41,11 +41,16 @@ void choose_tuning(const Dataset& data, const Options& options, Fold& fold) {
 
 /// Takes over the split that predictor.json records. False if it has none.
 bool take_saved_split(Options& options) {
-  const auto saved = base::parse_json_file(predictor_folder(options) / "predictor.json");
+  const auto file = predictor_folder(options) / "predictor.json";
+  const auto saved = base::parse_json_file(file);
   if (!saved.contains("mode")) return false;
-  options.mode = saved.at("mode");
-  options.seed = saved.value("seed", options.seed);
-  options.finetune_tasks = saved.value("finetune_tasks", std::size_t{0});
+  try {
+    options.mode = saved.at("mode");
+    options.seed = saved.value("seed", options.seed);
+    options.finetune_tasks = saved.value("finetune_tasks", std::size_t{0});
+  } catch (const nlohmann::json::exception&) {
+    throw base::UsageError(file.string() + " is damaged; `sluice predict train` makes one");
+  }
   return true;
 }
 

@@ -13,23 +13,19 @@ namespace {
 using nlohmann::json;
 
 /// {"programs": [lines of a pack], "task": theirs} -> {"ok": true, "seconds": [..]}.
-json answer_to(const std::string& line, const LatencyModel& model,
-               const std::vector<DeviceInfo>& devices) {
+json answer_to(const std::string& line, const LatencyModel& model, const DeviceInfo& device) {
   try {
     const json request = json::parse(line);
     const json& programs = request.at("programs");
     if (programs.empty()) return {{"ok", true}, {"seconds", json::array()}};
     const auto task = std::get<profiler::Task>(profiler::pack_entry(request.at("task")));
     Dataset data;
-    data.devices = {devices[0].name};
     data.tasks.push_back(task_of(task));
-    std::vector<Query> queries;
     for (const json& program : programs) {
-      queries.push_back({data.programs.size(), 0});
       data.programs.push_back(
           program_of(std::get<profiler::Program>(profiler::pack_entry(program)), "rank"));
     }
-    const auto seconds = model.predict(data, devices, queries);
+    const auto seconds = predict_on(device, model, std::move(data));
     if (!std::ranges::all_of(seconds, [](double s) { return std::isfinite(s); })) {
       throw base::UsageError(
           "the predictor has learned nothing of programs of this kind; train one");
@@ -50,15 +46,11 @@ json answer_to(const std::string& line, const LatencyModel& model,
 
 /// Answers each line of standard input with one line, until it ends.
 void rank_command(const Options& options) {
-  if (options.device_name.empty()) {
-    throw base::UsageError("--device-name is missing: the device that the programs will run on");
-  }
-  const auto known = read_devices(devices_file(options).string());
-  const std::vector<DeviceInfo> devices{device_info(known, options.device_name)};
+  const DeviceInfo device = device_asked_for(options);
   const auto model = load_predictor(options);
   std::string line;
   while (std::getline(std::cin, line)) {
-    std::cout << answer_to(line, *model, devices).dump() << std::endl;
+    std::cout << answer_to(line, *model, device).dump() << std::endl;
   }
 }
 

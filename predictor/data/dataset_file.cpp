@@ -1,5 +1,6 @@
 #include "predictor/data/dataset_file.hpp"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
@@ -81,10 +82,28 @@ Program program_of(const json& value) {
     program.kernels.push_back({kernels[at], kernels[at + 1], KernelCounts::of(numbers)});
   }
   program.stores = from_binary<float>(value.at("stores"));
+  if (program.stores.size() != (kernels.empty() ? 2 * kStoreFeatures : 0)) {
+    throw base::UsageError("other features of a program");
+  }
   if (const auto compiled = value.find("compiled"); compiled != value.end()) {
     program.compiled = {.registers = compiled->at(0), .spill_bytes = compiled->at(1)};
   }
   return program;
+}
+
+/// Refuses numbers of what is not there, which would be read behind the end.
+void check(const Dataset& data) {
+  const auto need = [](bool right) {
+    if (!right) throw base::UsageError("its parts do not fit each other");
+  };
+  for (const Network& network : data.networks) {
+    for (const auto& call : network.calls) need(call.task < data.tasks.size());
+  }
+  for (const Program& program : data.programs) need(program.task < data.tasks.size());
+  for (const Label& label : data.labels) {
+    need(label.query.program < data.programs.size() && label.query.device < data.devices.size() &&
+         label.seconds > 0 && std::isfinite(label.seconds));
+  }
 }
 
 }  // namespace
@@ -105,9 +124,8 @@ void save_dataset(const std::string& file, const Dataset& data) {
 }
 
 Dataset load_dataset(const std::string& file) {
-  const json value = read_binary(file, kKind, kRemedy);
-  try {
-    Dataset data;
+  Dataset data;
+  read_binary(file, kKind, kRemedy, [&data](const json& value) {
     value.at("devices").get_to(data.devices);
     for (const json& task : value.at("tasks")) data.tasks.push_back(task_of(task));
     for (const json& network : value.at("networks")) data.networks.push_back(network_of(network));
@@ -115,10 +133,9 @@ Dataset load_dataset(const std::string& file) {
     for (const json& label : value.at("labels")) {
       data.labels.push_back({{label.at(0), label.at(1)}, label.at(2)});
     }
-    return data;
-  } catch (const json::exception&) {
-    throw base::UsageError(file + " is damaged; " + kRemedy);
-  }
+    check(data);
+  });
+  return data;
 }
 
 }  // namespace sluice::predictor

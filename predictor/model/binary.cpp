@@ -20,18 +20,25 @@ void write_binary(const std::filesystem::path& file, const char* kind, nlohmann:
   if (!out.flush()) throw base::RunError("cannot write " + file.string());
 }
 
-nlohmann::json read_binary(const std::filesystem::path& file, const char* kind,
-                           const char* remedy) {
+void read_binary(const std::filesystem::path& file, const char* kind, const char* remedy,
+                 const std::function<void(const nlohmann::json&)>& take) {
   std::ifstream in(file, std::ios::binary);
   if (!in) throw base::UsageError("there is no " + file.string() + "; " + remedy);
   const std::vector<char> bytes{std::istreambuf_iterator<char>(in),
                                 std::istreambuf_iterator<char>()};
-  auto value = nlohmann::json::from_cbor(bytes, true, false);
-  if (!value.is_object() || value.value("kind", "") != kind ||
-      value.value("version", 0) != kVersion) {
+  const auto value = nlohmann::json::from_cbor(bytes, true, false);
+  const nlohmann::json none;
+  if (!value.is_object() || value.value("kind", none) != kind ||
+      value.value("version", none) != kVersion) {
     throw base::UsageError(file.string() + " is no " + kind + " of this version; " + remedy);
   }
-  return value;
+  try {
+    take(value);
+  } catch (const nlohmann::json::exception&) {
+    throw base::UsageError(file.string() + " is damaged; " + remedy);
+  } catch (const base::UsageError& error) {
+    throw base::UsageError(file.string() + " is damaged (" + error.what() + "); " + remedy);
+  }
 }
 
 }  // namespace sluice::predictor

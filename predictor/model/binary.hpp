@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -32,9 +33,10 @@ template <class Number>
 /// Writes `value` with a kind and a version. Throws base::RunError.
 void write_binary(const std::filesystem::path& file, const char* kind, nlohmann::json value);
 
-/// Throws base::UsageError if the file is not there or not of this kind and version; `remedy` says
+/// Gives the file's value to `take`. Throws base::UsageError if the file is not there or not of
+/// this kind and version, or `take` throws a JSON exception or a base::UsageError; `remedy` says
 /// what to do then.
-[[nodiscard]] nlohmann::json read_binary(const std::filesystem::path& file, const char* kind,
-                                         const char* remedy);
+void read_binary(const std::filesystem::path& file, const char* kind, const char* remedy,
+                 const std::function<void(const nlohmann::json&)>& take);
 
 }  // namespace sluice::predictor

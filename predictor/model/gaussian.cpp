@@ -190,9 +190,7 @@ class Gaussian : public LatencyModel {
     if (!process) return kUnknown;
     const Times times = busy_times(about.program, about.task, about.device);
     const double base = base_of(about, times);
-    const auto row = row_of(about, times, base, compiled);
-    if (row.size() != process->columns()) throw base::UsageError("a predictor of other features");
-    return std::exp(base + process->predict(row));
+    return std::exp(base + process->predict(row_of(about, times, base, compiled)));
   }
 
   std::uint64_t seed_;

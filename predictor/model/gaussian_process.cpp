@@ -13,8 +13,7 @@
 namespace sluice::predictor {
 namespace {
 
-// Chosen by cross-validation over networks that do not test; half or twice of each costs at most
-// 0.5 points.
+// Chosen by cross-validation over networks that do not test (docs/results/opbench.md).
 constexpr double kLength = 1.5;  ///< Of the kernel, for a mean difference of 1 in each column.
 constexpr double kNoise = 0.05;  ///< Variance of what the columns do not say, of 1 in all.
 constexpr double kFarthest = 4;  ///< Deviations: a row that is unlike all others counts so far.
@@ -128,6 +127,7 @@ void GaussianProcess::solve(const std::vector<double>& wanted) {
 }
 
 double GaussianProcess::predict(std::span<const double> row) const {
+  if (row.size() != columns()) throw base::UsageError("a predictor of other features");
   const Point point = scaled(row);
   double sum = level_;
   for (std::size_t i = 0; i < weights_.size(); ++i) {

@@ -17,9 +17,8 @@ class GaussianProcess {
   /// `rows`: of equal length; `targets`: of each. Columns that do not vary count for nothing.
   void fit(const std::vector<std::vector<double>>& rows, const std::vector<double>& targets,
            std::uint64_t seed);
+  /// Throws base::UsageError if the row has other columns than those that it was fitted to.
   [[nodiscard]] double predict(std::span<const double> row) const;
-  /// Of a row that it can predict.
-  [[nodiscard]] std::size_t columns() const { return mean_.size(); }
 
   [[nodiscard]] nlohmann::json to_json() const;
   /// Throws base::UsageError if the object was not made by to_json().
@@ -27,6 +26,7 @@ class GaussianProcess {
 
  private:
   using Point = std::vector<float>;
+  [[nodiscard]] std::size_t columns() const { return mean_.size(); }
   void fit_scale(const std::vector<std::vector<double>>& rows,
                  const std::vector<std::size_t>& chosen);
   void solve(const std::vector<double>& wanted);

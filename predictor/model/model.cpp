@@ -30,15 +30,12 @@ void save_model(const std::filesystem::path& folder, const std::string& name,
 
 std::unique_ptr<LatencyModel> load_model(const std::filesystem::path& folder) {
   constexpr const char* kRemedy = "`sluice predict train` makes one";
-  const auto file = folder / "predictor.cbor";
-  const auto value = read_binary(file, "predictor", kRemedy);
-  try {
-    auto model = make_model(value.at("model"), 0);
+  std::unique_ptr<LatencyModel> model;
+  read_binary(folder / "predictor.cbor", "predictor", kRemedy, [&](const nlohmann::json& value) {
+    model = make_model(value.at("model"), 0);
     model->restore(value.at("parameters"));
-    return model;
-  } catch (const nlohmann::json::exception&) {
-    throw base::UsageError(file.string() + " is damaged; " + kRemedy);
-  }
+  });
+  return model;
 }
 
 }  // namespace sluice::predictor

@@ -10,6 +10,12 @@ constexpr std::int64_t kSector = 32;
 constexpr std::int64_t kLine = 128;
 constexpr std::int64_t kBank = 4;
 constexpr std::size_t kBanks = 32;
+constexpr std::int64_t kFarthest = std::int64_t{1} << 48;  ///< Elements; no memory is larger.
+
+/// The first byte of an access.
+std::int64_t first_byte(std::int64_t index, std::int64_t bytes) {
+  return std::clamp(index, -kFarthest, kFarthest) * bytes;
+}
 
 std::size_t distinct(std::vector<std::int64_t>& values) {
   std::ranges::sort(values);
@@ -50,7 +56,7 @@ AccessCost global_access(const Lanes& index, const Mask& mask, std::int64_t elem
     std::vector<std::int64_t> sectors;
     std::vector<std::int64_t> lines;
     for (const std::size_t i : lanes) {
-      const std::int64_t first = index[i] * bytes;
+      const std::int64_t first = first_byte(index[i], bytes);
       const std::int64_t last = first + elements * bytes - 1;
       for (std::int64_t s = first / kSector; s <= last / kSector; ++s) sectors.push_back(s);
       for (std::int64_t l = first / kLine; l <= last / kLine; ++l) lines.push_back(l);
@@ -71,7 +77,7 @@ AccessCost shared_access(const Lanes& index, const Mask& mask, std::int64_t elem
       for (const std::size_t i : lanes) {
         const std::size_t lane = i % kWarpLanes;
         if (lane < phase || lane >= phase + together) continue;
-        const std::int64_t first = index[i] * bytes;
+        const std::int64_t first = first_byte(index[i], bytes);
         for (std::int64_t w = first / kBank; w <= (first + elements * bytes - 1) / kBank; ++w) {
           words.push_back(w);
         }

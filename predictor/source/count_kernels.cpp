@@ -1,7 +1,11 @@
 #include "predictor/source/count_kernels.hpp"
 
+#include <fmt/format.h>
+
+#include <optional>
 #include <string>
 
+#include "base/error.hpp"
 #include "predictor/source/kernel_reader.hpp"
 
 namespace sluice::predictor {
@@ -23,10 +27,13 @@ std::string without_comments(std::string_view source) {
   return text;
 }
 
+/// TVM's longest kernel has 2,219. The time for many variables is the square of their number.
+constexpr std::size_t kMostLines = 20'000;
+
 std::vector<std::string_view> lines_of(std::string_view body) {
   std::vector<std::string_view> lines;
   std::size_t begin = 0;
-  while (begin < body.size()) {
+  while (begin < body.size() && lines.size() < kMostLines) {
     const std::size_t end = std::min(body.find('\n', begin), body.size());
     std::string_view line = body.substr(begin, end - begin);
     while (line.starts_with(' ')) line.remove_prefix(1);
@@ -43,9 +50,10 @@ struct Definition {
   std::string_view body;
 };
 
-Definition definition_of(std::string_view source, const std::string& name) {
+std::optional<Definition> definition_of(std::string_view source, const std::string& name) {
   for (std::size_t at = source.find(name + "("); at != std::string_view::npos;
        at = source.find(name + "(", at + 1)) {
+    if (at > 0 && is_name(source[at - 1])) continue;  // of a longer name
     const std::size_t close = source.find(')', at);
     if (close == std::string_view::npos) break;
     // The prototype ends in a semicolon.
@@ -53,9 +61,9 @@ Definition definition_of(std::string_view source, const std::string& name) {
     const std::size_t begin = close + 4;
     const std::size_t end = std::min(source.find("\n}\n", begin), source.size());
     const std::size_t open = at + name.size() + 1;
-    return {source.substr(open, close - open), source.substr(begin, end - begin)};
+    return Definition{source.substr(open, close - open), source.substr(begin, end - begin)};
   }
-  return {};
+  return std::nullopt;
 }
 
 }  // namespace
@@ -64,9 +72,17 @@ std::vector<KernelCounts> count_kernels(const profiler::Program& program) {
   const std::string source = without_comments(program.source);
   std::vector<KernelCounts> counts;
   for (const profiler::Kernel& kernel : program.kernels) {
-    const Definition found = definition_of(source, kernel.name);
-    const auto lines = lines_of(found.body);
-    counts.push_back(KernelReader(kernel, found.signature, lines).read());
+    if (kernel.threads() == 0 || kernel.blocks() == 0) {
+      throw base::UsageError(
+          fmt::format("program {}: kernel {} has no threads", program.id, kernel.name));
+    }
+    const auto found = definition_of(source, kernel.name);
+    if (!found) {
+      throw base::UsageError(fmt::format("program {}: its source has no kernel {} as TVM writes it",
+                                         program.id, kernel.name));
+    }
+    const auto lines = lines_of(found->body);
+    counts.push_back(KernelReader(kernel, found->signature, lines).read());
   }
   return counts;
 }

@@ -11,6 +11,19 @@ namespace {
 
 bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
+/// Sums and products wrap around, as in two's complement: the text may be anybody's.
+constexpr std::int64_t wrapped(std::uint64_t value) { return static_cast<std::int64_t>(value); }
+constexpr std::uint64_t bits(std::int64_t value) { return static_cast<std::uint64_t>(value); }
+
+/// By 0 as a GPU does not trap; by -1 because the least number has no counterpart.
+constexpr std::int64_t quotient(std::int64_t a, std::int64_t b) {
+  if (b == 0) return 0;
+  return b == -1 ? wrapped(-bits(a)) : a / b;
+}
+constexpr std::int64_t remainder(std::int64_t a, std::int64_t b) {
+  return b == 0 || b == -1 ? 0 : a % b;
+}
+
 struct Operator {
   std::string_view text;
   int rank;  ///< Binds the stronger, the larger it is.
@@ -24,20 +37,38 @@ constexpr std::array<Operator, 17> kOperators{{
     {"!=", 6, [](std::int64_t a, std::int64_t b) -> std::int64_t { return a != b; }},
     {"<=", 7, [](std::int64_t a, std::int64_t b) -> std::int64_t { return a <= b; }},
     {">=", 7, [](std::int64_t a, std::int64_t b) -> std::int64_t { return a >= b; }},
-    {"<<", 8, [](std::int64_t a, std::int64_t b) { return a << (b & 63); }},
+    {"<<", 8, [](std::int64_t a, std::int64_t b) { return wrapped(bits(a) << (b & 63)); }},
     {">>", 8, [](std::int64_t a, std::int64_t b) { return a >> (b & 63); }},
     {"|", 3, [](std::int64_t a, std::int64_t b) { return a | b; }},
     {"^", 4, [](std::int64_t a, std::int64_t b) { return a ^ b; }},
     {"&", 5, [](std::int64_t a, std::int64_t b) { return a & b; }},
     {"<", 7, [](std::int64_t a, std::int64_t b) -> std::int64_t { return a < b; }},
     {">", 7, [](std::int64_t a, std::int64_t b) -> std::int64_t { return a > b; }},
-    {"+", 9, [](std::int64_t a, std::int64_t b) { return a + b; }},
-    {"-", 9, [](std::int64_t a, std::int64_t b) { return a - b; }},
-    {"*", 10, [](std::int64_t a, std::int64_t b) { return a * b; }},
-    {"/", 10, [](std::int64_t a, std::int64_t b) { return b == 0 ? 0 : a / b; }},
+    {"+", 9, [](std::int64_t a, std::int64_t b) { return wrapped(bits(a) + bits(b)); }},
+    {"-", 9, [](std::int64_t a, std::int64_t b) { return wrapped(bits(a) - bits(b)); }},
+    {"*", 10, [](std::int64_t a, std::int64_t b) { return wrapped(bits(a) * bits(b)); }},
+    {"/", 10, quotient},
 }};
-constexpr Operator kRemainder{"%", 10,
-                              [](std::int64_t a, std::int64_t b) { return b == 0 ? 0 : a % b; }};
+constexpr Operator kRemainder{"%", 10, remainder};
+
+/// An expression that is nested deeper is none that TVM writes, or needs itself. TVM's have 17
+/// levels; a level takes up to 30 KB of the stack.
+constexpr int kMostDepth = 64;
+
+/// One level, of one expression or of those that its variables stand for.
+class Level {
+ public:
+  explicit Level(int& depth) : depth_(depth) {
+    if (depth_ == kMostDepth) throw NotAnIndex("it is nested too deep");
+    ++depth_;
+  }
+  ~Level() { --depth_; }
+  Level(const Level&) = delete;
+  Level& operator=(const Level&) = delete;
+
+ private:
+  int& depth_;
+};
 
 }  // namespace
 
@@ -116,7 +147,8 @@ class IndexParser {
   }
 
   IndexValue unary() {
-    if (take("-")) return changed([](std::int64_t x) { return -x; });
+    const Level level(indices_.depth_);
+    if (take("-")) return changed([](std::int64_t x) { return wrapped(-bits(x)); });
     if (take("!")) return changed([](std::int64_t x) -> std::int64_t { return x == 0; });
     if (take("~")) return changed([](std::int64_t x) { return ~x; });
     for (const std::string_view cast :
@@ -241,8 +273,9 @@ const IndexValue& Indices::value(std::string_view expression) {
   if (rest.size() == expression.size() || !is_balanced(rest)) {
     return values_.emplace(expression, IndexParser(*this, expression).parse()).first->second;
   }
+  const Level level(depth_);
   IndexValue found = value(rest);
-  for (auto& lane : found.lanes) lane += constant;
+  for (auto& lane : found.lanes) lane = wrapped(bits(lane) + bits(constant));
   return values_.emplace(expression, found).first->second;
 }
 

@@ -45,6 +45,7 @@ class Indices {
   void forget(std::string_view name);
 
   int generation_ = 0;
+  int depth_ = 0;  ///< Of the expression that is evaluated now.
   std::unordered_map<std::string_view, IndexValue> variables_;
   std::unordered_map<std::string_view, std::string_view> expressions_;
   std::unordered_map<std::string_view, IndexValue> values_;

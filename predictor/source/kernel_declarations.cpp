@@ -57,7 +57,7 @@ bool KernelReader::declare(std::string_view line) {
     line.remove_prefix(std::min(line.find(") "), line.size() - 2) + 2);
   }
   const std::size_t space = line.find(' ');
-  if (space == std::string_view::npos) return whole.size() != line.size();
+  if (space == 0 || space == std::string_view::npos) return whole.size() != line.size();
   const std::string_view type = line.substr(0, space);
   if (!std::ranges::all_of(type, is_name) ||
       std::isdigit(static_cast<unsigned char>(type[0])) != 0) {

@@ -4,7 +4,14 @@
 #include <random>
 
 namespace sluice::predictor {
-namespace {}  // namespace
+namespace {
+
+/// TVM's longest line has 911 characters. Reading a line takes the square of its length.
+constexpr std::size_t kLongestLine = 4096;
+constexpr double kMostTrips = 1 << 30;
+constexpr double kMostTimes = 1e15;  ///< Of a statement, in loops inside loops.
+
+}  // namespace
 
 KernelReader::KernelReader(const profiler::Kernel& kernel, std::string_view signature,
                            const std::vector<std::string_view>& lines)
@@ -18,8 +25,8 @@ KernelReader::KernelReader(const profiler::Kernel& kernel, std::string_view sign
   std::array<IndexValue, 3> block;
   Mask inside;
   for (std::size_t w = 0; w < kSampledWarps; ++w) {
-    const std::uint64_t of_grid = random() % std::max<std::uint64_t>(kernel.blocks(), 1);
-    const std::uint64_t of_block = random() % std::max<std::uint64_t>(warps, 1);
+    const std::uint64_t of_grid = random() % kernel.blocks();
+    const std::uint64_t of_block = random() % warps;
     for (std::size_t l = 0; l < kWarpLanes; ++l) {
       const std::size_t i = w * kWarpLanes + l;
       std::uint64_t t = of_block * kWarpLanes + l;
@@ -50,7 +57,9 @@ KernelCounts KernelReader::read() {
   for (std::size_t number = 0; number < lines_.size(); ++number) {
     const std::string_view line = lines_[number];
     if (line.empty()) continue;
-    if (line.starts_with("for (")) {
+    if (line.size() > kLongestLine) {
+      ++counts_.unread;
+    } else if (line.starts_with("for (")) {
       begin_loop(line, number);
     } else if (line.starts_with("if (") && line.ends_with('{')) {
       begin_condition(line);
@@ -82,7 +91,10 @@ void KernelReader::find_synced_loops() {
     if (line.ends_with('{')) open.push_back(number);
     if (line.find("__syncthreads") != std::string_view::npos ||
         line.find("cp_async_wait") != std::string_view::npos) {
-      synced_lines_.insert(open.begin(), open.end());
+      // Those around a loop that is known are known, too.
+      for (auto loop = open.rbegin(); loop != open.rend(); ++loop) {
+        if (!synced_lines_.insert(*loop).second) break;
+      }
     }
   }
 }
@@ -96,7 +108,7 @@ void KernelReader::begin_loop(std::string_view line, std::size_t number) {
   if (equals != std::string_view::npos && less != std::string_view::npos) {
     const std::size_t name = line.rfind(' ', equals - 1) + 1;
     loop.variable = line.substr(name, equals - name);
-    loop.trips = std::max(1.0, to_number(line.substr(less + 3)));
+    loop.trips = std::clamp(to_number(line.substr(less + 3)), 1.0, kMostTrips);
   }
   loop.syncs = synced_lines_.contains(number);
   loop.bit = next_bit_;
@@ -113,7 +125,8 @@ void KernelReader::begin_loop(std::string_view line, std::size_t number) {
     }
     indices_.set(loop.variable, value);
   }
-  times_ *= loop.trips;
+  loop.outside = times_;
+  times_ = std::min(times_ * loop.trips, kMostTimes);
   counts_.branches += times_;
   loops_.push_back(loop);
 }
@@ -128,7 +141,7 @@ void KernelReader::end_loop() {
     counts_.hot_text = loop.own;
     counts_.hot_trips = times_;
   }
-  times_ /= loop.trips;
+  times_ = loop.outside;
   if (loops_.empty()) return;
   loops_.back().statements += loop.statements * (loop.indexes_local ? loop.trips : 1);
   loops_.back().text += loop.text;
@@ -224,7 +237,7 @@ double KernelReader::times_outside(std::uint64_t loops) const {
   for (const Loop& loop : loops_) {
     if (loop.syncs || (loops & loop.bit) != 0) times *= loop.trips;
   }
-  return times;
+  return std::min(times, kMostTimes);
 }
 
 AccessCost KernelReader::cost_of(const Array& array, const Reference& reference,
@@ -267,7 +280,8 @@ void KernelReader::count_address(std::string_view index, double times) {
   if (!addresses_.insert(index).second) return;
   for (std::size_t i = 0; i < index.size(); ++i) {
     const char c = index[i];
-    if (c == '+' || c == '*' || c == '-' || c == '&' || (c == '>' && index[i - 1] == '>')) {
+    if (c == '+' || c == '*' || c == '-' || c == '&' ||
+        (c == '>' && i > 0 && index[i - 1] == '>')) {
       counts_.integer_ops += times;
     }
     if (c == '/' || c == '%') counts_.integer_divisions += times;
@@ -293,7 +307,8 @@ void KernelReader::index_local(const Reference& reference, bool store) {
     since = 1;
   }
   const bool first = kept_.emplace(reference.array, reference.index, innermost, store).second;
-  if (first) counts_.local_accesses += times * active_warps(masks_.back().first);
+  if (first)
+    counts_.local_accesses += std::min(times, kMostTimes) * active_warps(masks_.back().first);
 }
 
 void KernelReader::access(const Reference& reference, bool store) {

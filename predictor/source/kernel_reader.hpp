@@ -18,7 +18,8 @@ namespace sluice::predictor {
 /// Reads the body of one kernel, a statement a line, as TVM writes it.
 class KernelReader {
  public:
-  /// `signature`: the parameters. `lines`: without comments and spaces around. Both must stay.
+  /// `kernel`: with a block and a thread at least. `signature`: the parameters. `lines`: without
+  /// comments and spaces around. Both must stay.
   KernelReader(const profiler::Kernel& kernel, std::string_view signature,
                const std::vector<std::string_view>& lines);
   [[nodiscard]] KernelCounts read();
@@ -32,6 +33,7 @@ class KernelReader {
   struct Loop {
     std::string_view variable;
     double trips = 1;
+    double outside = 1;          ///< How often the warp runs the loop as a whole.
     bool syncs = false;          ///< Something in it waits for the block, so loads cannot leave it.
     bool indexes_local = false;  ///< An array of the thread is indexed by its variable.
     double statements = 0;       ///< With the loops inside that are unrolled.

@@ -82,8 +82,9 @@ std::size_t counterpart(std::string_view text, std::size_t open) {
 
 double to_number(std::string_view digits) {
   double number = 0;
+  if (digits.empty() || !is_digit(digits[0])) return 0;  // also "inf"
   std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  return number;
+  return std::min(number, 1e12);
 }
 
 std::vector<Reference> references(std::string_view text,

@@ -27,7 +27,7 @@ struct Arithmetic {
 
 [[nodiscard]] bool is_name(char c);
 
-/// The number that a text begins with; 0 without one.
+/// The number that a text begins with, 1e12 at most; 0 without one.
 [[nodiscard]] double to_number(std::string_view digits);
 
 /// The place of the bracket that closes the one at `open`.

@@ -158,6 +158,9 @@ TEST_F(PredictCommand, WarnsThatProgramsTestThatTrained) {
                                        "also those of programs that the predictor was trained"));
   replace("\"mode\": ", "\"other\": ");
   EXPECT_THAT(warning(), HasSubstr("(predictor.json has no mode): all "));
+  replace("\"other\": \"h100\"", "\"mode\": 5");
+  EXPECT_THAT(refused(2, {"run", "-i", dataset(), "--cache_dir", cache()}),
+              HasSubstr("predictor.json is damaged"));
 }
 
 TEST_F(PredictCommand, RanksProgramsOverAPipe) {
@@ -235,6 +238,31 @@ TEST_F(PredictCommand, TunesWithAPredictor) {
   const base::Captured unknown = tuned(cache(), "B200");
   EXPECT_EQ(unknown.exit_code, 1);
   EXPECT_THAT(unknown.err, HasSubstr("no device 'B200' in devices.csv"));
+}
+
+TEST_F(PredictCommand, SearchesOnlyWhatItCanPredict) {
+  write_cpu_pack(folder_.file("cpu.programs"), folder_.file("cpu.jsonl"));
+  const auto search = [&](const std::string& pack, const std::string& device,
+                          std::vector<std::string> more = {}) {
+    std::vector<std::string> args{"sche_search",      "-i", pack, "--device-name", device, "--out",
+                                  folder_.file("out")};
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  };
+  EXPECT_THAT(refused(2, search(folder_.file("cpu.programs"), "cpu@1")),
+              HasSubstr("no way to predict any of these programs on cpu@1"));
+  EXPECT_THAT(refused(2, search(folder_.file("cpu.programs"), "H100")),
+              HasSubstr("program c0 is for a CPU, and H100 is"));
+  EXPECT_THAT(refused(2, search(kPack, "cpu@1")), HasSubstr("is for a GPU, and cpu@1 is"));
+  // A ratio needs the times on the device that it was trained with.
+  make_dataset();
+  train(
+      {"--mode", "by_device:train-h200,test-h200@32", "--model", "ratio", "--finetune_tasks", "2"});
+  EXPECT_THAT(refused(2, search(kPack, "H200@32", {"--cache_dir", cache()})),
+              HasSubstr("no way to predict any"));
+  EXPECT_THAT(printed(search(kPack, "H200@32",
+                             {"-i", folder_.file("records.jsonl"), "--cache_dir", cache()})),
+              HasSubstr("the 5 fastest of"));
 }
 
 TEST_F(PredictCommand, ActionsWithoutAPredictorArePrograms) {

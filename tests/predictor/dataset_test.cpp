@@ -133,6 +133,30 @@ TEST_F(DatasetTest, SurvivesItsFile) {
               ThrowsMessage<base::UsageError>(HasSubstr("there is no ")));
 }
 
+// Numbers of what is not there would be read behind the end.
+TEST_F(DatasetTest, PartsThatDoNotFitAreRefused) {
+  write({record(5, "H200")});
+  Dropped dropped;
+  const Dataset right = make(dropped);
+  const std::string file = folder_.file("dataset.cbor");
+  const auto refused = [&](void (*change)(Dataset&), const char* why) {
+    Dataset data = right;
+    change(data);
+    save_dataset(file, data);
+    EXPECT_THAT([&] { (void)load_dataset(file); },
+                ThrowsMessage<base::UsageError>(
+                    HasSubstr(file + " is damaged (" + why + "); make one with")));
+  };
+  constexpr const char* kParts = "its parts do not fit each other";
+  refused([](Dataset& data) { data.programs[3].task = data.tasks.size(); }, kParts);
+  refused([](Dataset& data) { data.networks[0].calls[0].task = data.tasks.size(); }, kParts);
+  refused([](Dataset& data) { data.labels[0].query.program = data.programs.size(); }, kParts);
+  refused([](Dataset& data) { data.labels[0].query.device = 1; }, kParts);
+  refused([](Dataset& data) { data.labels[0].seconds = 0; }, kParts);
+  refused([](Dataset& data) { data.programs[2].kernels.clear(); }, "other features of a program");
+  refused([](Dataset& data) { data.programs[2].stores = {1, 2}; }, "other features of a program");
+}
+
 TEST_F(DatasetTest, BytesAreThoseOfAllBuffers) {
   write({record(0, "H200")});
   Dropped dropped;

@@ -2,6 +2,9 @@
 // error of a prediction would show why.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "base/error.hpp"
 #include "predictor/source/count_kernels.hpp"
 #include "predictor/source/index_value.hpp"
 
@@ -163,20 +166,55 @@ TEST(KernelCounts, LoopsThatIndexAnArrayOfTheThreadAreUnrolled) {
 
 TEST(KernelCounts, EachKernelHasItsOwn) {
   profiler::Program program;
-  for (const char* name : {"k", "k_1", "missing"}) {
+  for (const char* name : {"k", "k_1"}) {
     program.kernels.push_back({.name = name, .block = {32, 1, 1}});
   }
   program.source =
-      "extern \"C\" __global__ void k(float* a_ptr) {\n  a_ptr[0] = 0x0p+0f;\n}\n\nextern \"C\" "
-      "__global__ void k_1(float* a_ptr) {\n  a_ptr[0] = a_ptr[1];\n  a_ptr[1] = "
-      "expf(a_ptr[2]);\n}\n";
+      "extern \"C\" __global__ void other_k(float* a_ptr) {\n}\n\nextern \"C\" __global__ void "
+      "k(float* a_ptr) {\n  a_ptr[0] = 0x0p+0f;\n}\n\nextern \"C\" __global__ void "
+      "k_1(float* a_ptr) {\n  a_ptr[0] = a_ptr[1];\n  a_ptr[1] = expf(a_ptr[2]);\n}\n";
   const auto counts = count_kernels(program);
-  ASSERT_EQ(counts.size(), 3U);
+  ASSERT_EQ(counts.size(), 2U);
   EXPECT_EQ(counts[0].global_stores, 1);
   EXPECT_EQ(counts[1].global_stores, 2);
   EXPECT_EQ(counts[1].functions, 1);
-  EXPECT_EQ(counts[2].statements, 0);
   EXPECT_EQ(KernelCounts::of(counts[1].numbers()).numbers(), counts[1].numbers());
+  // A kernel that is not found must not count as one that does nothing.
+  program.kernels.push_back({.name = "missing", .block = {32, 1, 1}});
+  EXPECT_THROW((void)count_kernels(program), base::UsageError);
+  program.kernels = {{.name = "k", .block = {32, 0, 1}}};
+  EXPECT_THROW((void)count_kernels(program), base::UsageError);
+}
+
+// A pack may have any text as a source. It must not end the program, nor take minutes, nor give a
+// number that spoils a training.
+TEST(KernelCounts, AnyTextHasCounts) {
+  const auto repeated = [](const std::string& text, int times) {
+    std::string all;
+    for (int i = 0; i < times; ++i) all += text;
+    return all;
+  };
+  const std::string endless =
+      "int x = (x + 1);\nint4 v = make_int4(0, 0, 0, 0);\nv.x = (v.x + 1);\n";
+  for (const std::string& body :
+       {endless + "out_ptr[x] = in_ptr[v.x];\n",
+        "out_ptr[" + repeated("(", 2000) + "1" + repeated(")", 2000) + "] = 0x0p+0f;\n",
+        "out_ptr[" + repeated("(", 1000) + "a" + repeated(" + 1)", 600) + "] = 0x0p+0f;\n",
+        "out_ptr[" + repeated("-", 3000) + "1] = in_ptr[" + repeated("a[", 1500) + ";\n",
+        repeated("for (int i = 0; i < 99999999999; ++i) {\n", 100) + "out_ptr[i] = in_ptr[i];\n",
+        repeated("for (int i = 0; i < inf; ++i) {\n", 3) + "float a_ptr[1e308];\na_ptr[i] = 1;\n",
+        std::string(
+            "out_ptr[(9223372036854775807 + 9)] = in_ptr[((-9223372036854775807 - 1) / -1)];\n"
+            "out_ptr[(1 << 70)] = in_ptr[(9223372036854775807 * 9)];\n"
+            "out_ptr[(-9223372036854775807 - 1)] = in_ptr[((-9223372036854775807 - 1) % -1)];\n"),
+        repeated("}\n", 5) + "} else {\n> = >;\n= \nint  x\nconst  = ;\nif ( {\nalignas(\n",
+        repeated("out_ptr[0] = " + repeated("*(a", 1300) + ";\n", 50),
+        "out_ptr[0] = " + repeated("*(a", 400'000) + ";\n",
+        repeated("for (;;) {\n", 15'000) + repeated("__syncthreads();\n", 15'000)}) {
+    for (const double number : counted(body).numbers()) {
+      EXPECT_TRUE(std::isfinite(number) && number >= 0) << body.substr(0, 100);
+    }
+  }
 }
 
 TEST(Indices, HaveThePrecedenceOfC) {

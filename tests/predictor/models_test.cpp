@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "base/error.hpp"
 #include "predictor/model/model.hpp"
@@ -120,6 +121,50 @@ TEST(Models, SaysWhichPredictorCannotBeRead) {
   std::ofstream(folder.file("predictor.cbor")) << "text";
   refused("is no predictor of this version; `sluice predict train` makes one");
   EXPECT_THROW((void)make_model("transformer", 0), base::UsageError);
+}
+
+// A file that a disk or a copy has damaged is refused, or predicts something; it ends no program.
+TEST(Models, ADamagedPredictorIsNoFault) {
+  const auto made = test::synthetic(3, 4, 5);
+  const auto half = made.on(1);
+  const test::TempFolder folder;
+  const std::string file = folder.file("predictor.cbor");
+  std::mt19937_64 random(7);
+  int refused = 0;
+  for (const std::string& name : model_names()) {
+    const auto model = make_model(name, 3);
+    model->fit(lesson_of(made, made.on(0), half));
+    save_model(folder.path(), name, *model);
+    const std::string whole = test::read_file(file);
+    for (int i = 0; i < 300; ++i) {
+      std::string bytes = whole;
+      for (int flips = 0; flips < 3; ++flips) bytes[random() % bytes.size()] ^= char(random());
+      if (i % 3 == 0) bytes.resize(random() % bytes.size());
+      std::ofstream(file) << bytes;
+      try {
+        (void)load_model(folder.path())->predict(made.data, made.devices, queries_of(half));
+      } catch (const base::UsageError&) {
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(refused, 500) << "a third of the files end too early";
+}
+
+TEST(Models, APredictorOfOtherFeaturesIsRefused) {
+  auto made = test::synthetic(5, 8, 5);
+  for (const char* name : {"gaussian", "ratio"}) {
+    const auto model = make_model(name, 0);
+    model->fit(lesson_of(made, made.on(0), made.on(1)));
+    auto saved = model->saved();
+    auto& process = name == std::string("ratio") ? saved["learned"] : saved["compiled"];
+    for (const char* part : {"mean", "scale"}) process[part].get_binary().resize(8);
+    process["points"].get_binary().resize(process["weights"].get_binary().size() / 4);
+    model->restore(saved);
+    EXPECT_THAT([&] { (void)model->predict(made.data, made.devices, queries_of(made.on(1))); },
+                testing::ThrowsMessage<base::UsageError>(testing::HasSubstr("other features")))
+        << name;
+  }
 }
 
 TEST(Models, ACopiedTimeIsThatOfTheSameProgram) {
