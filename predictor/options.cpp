@@ -69,7 +69,7 @@ void add_models(CLI::App& app, Options& options) {
   app.add_option("--model", options.models, "What is trained and tested; several with commas")
       ->capture_default_str()
       ->delimiter(',')
-      ->type_name("gaussian|ratio|analytic|copied|mean")
+      ->type_name("gaussian|ratio|analytic|copied")
       ->check(CLI::Validator(refused_model, ""));
 }
 

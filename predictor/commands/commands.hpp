@@ -38,8 +38,7 @@ struct Loaded {
 /// The line of devices.csv of --device-name. Throws base::UsageError.
 [[nodiscard]] DeviceInfo device_asked_for(const Options& options);
 /// Seconds of each program on `device`, which `data` may know by labels of other devices only. NaN:
-/// the model has no way to predict it. Throws base::UsageError if a program is not for such a
-/// device.
+/// the model has no way to predict it.
 [[nodiscard]] std::vector<double> predict_on(const DeviceInfo& device, const LatencyModel& model,
                                              Dataset data);
 /// The labels that train, tune and test by --mode and --finetune_tasks.

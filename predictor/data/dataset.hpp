@@ -12,9 +12,6 @@
 /// What the predictors learn from: tensor programs, and the time of each on one or several devices.
 namespace sluice::predictor {
 
-/// Features of a store statement, as in packs.
-inline constexpr std::size_t kStoreFeatures = 164;
-
 /// What a prediction needs of a profiler::Task.
 struct Task {
   std::string id{};
@@ -25,14 +22,13 @@ struct Task {
   double bytes = 0;  ///< Of its inputs and outputs.
 };
 
-/// A kernel of a program for a GPU.
 struct CountedKernel {
   double blocks = 1;
   double threads = 1;  ///< Of a block.
   KernelCounts counts{};
 };
 
-/// What the compiler said of a program for a GPU.
+/// What the compiler said of a program.
 struct Compiled {
   double registers = 0;    ///< Of a thread; the most of all kernels.
   double spill_bytes = 0;  ///< Likewise.
@@ -44,10 +40,8 @@ struct Program {
   std::size_t task = 0;
   std::int64_t index = 0;                ///< In the config space of the task.
   std::size_t leaves = 0;                ///< Store statements.
-  std::vector<CountedKernel> kernels{};  ///< Of a program for a GPU.
+  std::vector<CountedKernel> kernels{};  ///< At least one.
   std::optional<Compiled> compiled{};    ///< If it was compiled.
-  /// Of a program for a CPU: the mean of the features of its store statements, and the maximum.
-  std::vector<float> stores{};
 };
 
 /// A program on a device.

@@ -60,8 +60,7 @@ json to_json(const Program& program) {
              {"task", program.task},
              {"index", program.index},
              {"leaves", program.leaves},
-             {"kernels", as_binary(kernels)},
-             {"stores", as_binary(program.stores)}};
+             {"kernels", as_binary(kernels)}};
   if (program.compiled) {
     value["compiled"] = {program.compiled->registers, program.compiled->spill_bytes};
   }
@@ -75,15 +74,13 @@ Program program_of(const json& value) {
                   .leaves = value.at("leaves")};
   constexpr std::size_t kWidth = KernelCounts::kNumbers + 2;
   const auto kernels = from_binary<float>(value.at("kernels"));
-  if (kernels.size() % kWidth != 0) throw base::UsageError("other counts of a kernel");
+  if (kernels.empty() || kernels.size() % kWidth != 0) {
+    throw base::UsageError("other counts of a kernel");
+  }
   for (std::size_t at = 0; at < kernels.size(); at += kWidth) {
     std::array<double, KernelCounts::kNumbers> numbers{};
     for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = kernels[at + 2 + i];
     program.kernels.push_back({kernels[at], kernels[at + 1], KernelCounts::of(numbers)});
-  }
-  program.stores = from_binary<float>(value.at("stores"));
-  if (program.stores.size() != (kernels.empty() ? 2 * kStoreFeatures : 0)) {
-    throw base::UsageError("other features of a program");
   }
   if (const auto compiled = value.find("compiled"); compiled != value.end()) {
     program.compiled = {.registers = compiled->at(0), .spill_bytes = compiled->at(1)};

@@ -4,7 +4,6 @@
 #include <strings.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <sstream>
 
@@ -13,20 +12,14 @@
 namespace sluice::predictor {
 namespace {
 
-constexpr const char* kHead =
-    "name,clock_mhz,memory_gb,shared_kb,l2_mb,l1_kb,bandwidth_gbs,fp32_tflops,launch_us";
-
-std::array<double DeviceInfo::*, 8> numbers() {
-  return {&DeviceInfo::clock_mhz,   &DeviceInfo::memory_gb, &DeviceInfo::shared_kb,
-          &DeviceInfo::l2_mb,       &DeviceInfo::l1_kb,     &DeviceInfo::bandwidth_gbs,
-          &DeviceInfo::fp32_tflops, &DeviceInfo::launch_us};
-}
+constexpr const char* kHead = "name,clock_mhz,shared_kb,bandwidth_gbs,fp32_tflops";
 
 DeviceInfo parse_line(const std::string& line, const std::string& where) {
   std::istringstream cells(line);
   DeviceInfo device;
   std::getline(cells, device.name, ',');
-  for (const auto member : numbers()) {
+  for (const auto member : {&DeviceInfo::clock_mhz, &DeviceInfo::shared_kb,
+                            &DeviceInfo::bandwidth_gbs, &DeviceInfo::fp32_tflops}) {
     std::string cell;
     std::getline(cells, cell, ',');
     char* end = nullptr;
@@ -40,17 +33,6 @@ DeviceInfo parse_line(const std::string& line, const std::string& where) {
 }
 
 }  // namespace
-
-std::array<float, kDeviceNumbers> device_numbers(const DeviceInfo& d) {
-  const auto ratio = [](double value, double large) {
-    return static_cast<float>(std::log2(value / large));
-  };
-  return {1.0F, static_cast<float>(d.clock_mhz / 2000), ratio(d.memory_gb, 64),
-          ratio(d.shared_kb, 256), ratio(d.l2_mb, 64), ratio(d.l1_kb, 256),
-          ratio(d.bandwidth_gbs, 2048),
-          // A share of a GPU differs from the GPU in this number only.
-          ratio(d.fp32_tflops, 12)};
-}
 
 std::vector<DeviceInfo> read_devices(const std::string& file) {
   std::ifstream in(file);

@@ -94,7 +94,7 @@ class Maker {
       } else if (const auto* network = std::get_if<profiler::Network>(&*entry)) {
         add_network(*network, target);
       } else {
-        add_program(std::get<profiler::Program>(*entry), file);
+        add_program(std::get<profiler::Program>(*entry));
       }
     }
     if (reader.torn()) report_torn(file);
@@ -163,15 +163,15 @@ class Maker {
     data.networks.push_back(std::move(network));
   }
 
-  void add_program(const profiler::Program& from, const std::string& file) {
+  void add_program(const profiler::Program& from) {
     if (programs_.contains(from.id)) return;
     // Another pack may have its source.
-    if (!from.kernels.empty() && from.source.empty()) {
+    if (from.kernels.empty() || from.source.empty()) {
       sourceless_.insert(from.id);
       return;
     }
     sourceless_.erase(from.id);
-    Program program = program_of(from, file);
+    Program program = program_of(from);
     programs_.emplace(from.id, data.programs.size());
     program.task = task_number(from.task);
     data.programs.push_back(std::move(program));
@@ -201,39 +201,20 @@ Task task_of(const profiler::Task& from) {
           .bytes = bytes_of(from)};
 }
 
-Program program_of(const profiler::Program& from, const std::string& file) {
+Program program_of(const profiler::Program& from) {
+  if (from.kernels.empty() || from.source.empty()) {
+    throw base::UsageError(fmt::format(
+        "program {} has no source of kernels for a GPU, which a prediction reads; `sluice programs "
+        "make --resume -o PACK` writes it",
+        from.id));
+  }
   Program program{.id = from.id,
                   .index = static_cast<std::int64_t>(from.index),
                   .leaves = from.features.size()};
-  if (!from.kernels.empty()) {
-    if (from.source.empty()) {
-      throw base::UsageError(fmt::format(
-          "{}: program {} has no source, which a prediction for a GPU reads; `sluice programs make "
-          "--resume -o PACK` writes it",
-          file, from.id));
-    }
-    const auto counts = count_kernels(from);
-    for (std::size_t k = 0; k < counts.size(); ++k) {
-      program.kernels.push_back({static_cast<double>(from.kernels[k].blocks()),
-                                 static_cast<double>(from.kernels[k].threads()), counts[k]});
-    }
-    return program;
-  }
-  if (from.features.empty()) {
-    throw base::UsageError(
-        fmt::format("{}: program {} has no store statement with features", file, from.id));
-  }
-  program.stores.assign(2 * kStoreFeatures, 0.0F);
-  for (const auto& leaf : from.features) {
-    if (leaf.size() != kStoreFeatures) {
-      throw base::UsageError(fmt::format("{}: program {} has {} features of a leaf, not {}", file,
-                                         from.id, leaf.size(), kStoreFeatures));
-    }
-    for (std::size_t f = 0; f < kStoreFeatures; ++f) {
-      float& greatest = program.stores[kStoreFeatures + f];
-      program.stores[f] += leaf[f] / static_cast<float>(from.features.size());
-      greatest = std::max(greatest, leaf[f]);
-    }
+  const auto counts = count_kernels(from);
+  for (std::size_t k = 0; k < counts.size(); ++k) {
+    program.kernels.push_back({static_cast<double>(from.kernels[k].blocks()),
+                               static_cast<double>(from.kernels[k].threads()), counts[k]});
   }
   return program;
 }
@@ -250,7 +231,7 @@ Dataset make_dataset(const std::vector<std::string>& inputs, bool need_labels, D
   }
   if (maker.data.programs.empty()) {
     throw base::UsageError(
-        "-i: no programs; give a pack that `sluice programs make` made, for a GPU with sources");
+        "-i: no programs for a GPU with sources; give a pack that `sluice programs make` made");
   }
   if (need_labels && maker.data.labels.empty()) {
     throw base::UsageError(fmt::format(

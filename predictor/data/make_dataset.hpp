@@ -13,7 +13,7 @@ struct Dropped {
   std::size_t disturbed = 0;   ///< Something else ran on the GPU.
   std::size_t uneven = 0;      ///< The longest repeat took 1.2 times the shortest or more.
   std::size_t brief = 0;       ///< Shorter than 1 us.
-  std::size_t sourceless = 0;  ///< The program is for a GPU, and no pack has its source.
+  std::size_t sourceless = 0;  ///< No pack has its source; that of a program for a CPU is not kept.
   std::size_t unknown = 0;     ///< No pack has the program, or the record names no device.
   std::size_t repeated = 0;  ///< A later record of the same program on the same device replaced it.
 };
@@ -26,9 +26,8 @@ struct Dropped {
 
 [[nodiscard]] Task task_of(const profiler::Task& from);
 
-/// A program of task 0. `file` comes first in an error. Throws base::UsageError if it has neither
-/// the source of its kernels nor features of its store statements.
-[[nodiscard]] Program program_of(const profiler::Program& from, const std::string& file);
+/// A program of task 0. Throws base::UsageError if it has no kernels, or not their source.
+[[nodiscard]] Program program_of(const profiler::Program& from);
 
 /// Writes tasks.csv: number, id, name, target, flop, bytes, programs, labels, networks.
 void write_tasks(const std::string& file, const Dataset& data);

@@ -14,26 +14,6 @@ namespace {
 
 using nlohmann::json;
 
-class Mean : public LatencyModel {
- public:
-  void fit(const Lesson& lesson) override {
-    double sum = 0;
-    const auto& labels = lesson.tune.empty() ? lesson.train : lesson.tune;
-    for (const Label& label : labels) sum += std::log(label.seconds);
-    seconds_ = std::exp(sum / static_cast<double>(labels.size()));
-  }
-  [[nodiscard]] std::vector<double> predict(const Dataset& /*data*/,
-                                            const std::vector<DeviceInfo>& /*devices*/,
-                                            std::span<const Query> queries) const override {
-    return std::vector<double>(queries.size(), seconds_);
-  }
-  [[nodiscard]] json saved() const override { return {{"seconds", seconds_}}; }
-  void restore(const json& saved) override { saved.at("seconds").get_to(seconds_); }
-
- private:
-  double seconds_ = 0;
-};
-
 /// From the label of the same program on another device, which has been measured.
 class Copied : public LatencyModel {
  public:
@@ -118,8 +98,7 @@ class Ratio : public LatencyModel {
   }
 
  private:
-  /// The time that is known, and what the program is on the other device. For a GPU: how its waves
-  /// and busy times change, too.
+  /// The time that is known, and what the program is on the other device.
   [[nodiscard]] static std::vector<double> row_of(const Dataset& data,
                                                   const std::vector<DeviceInfo>& devices,
                                                   const Query& query, double known) {
@@ -127,10 +106,6 @@ class Ratio : public LatencyModel {
     const Task& task = data.task_of(query);
     const DeviceInfo& device = devices[query.device];
     std::vector<double> row{std::log2(known)};
-    if (program.kernels.empty()) {
-      row.insert(row.end(), program.stores.begin(), program.stores.end());
-      return row;
-    }
     const auto shape = shape_of(program, task, device, false);
     row.insert(row.end(), shape.begin(), shape.end());
     for (const double time : busy_times(program, task, device)) {
@@ -146,7 +121,6 @@ class Ratio : public LatencyModel {
 
 }  // namespace
 
-std::unique_ptr<LatencyModel> make_mean() { return std::make_unique<Mean>(); }
 std::unique_ptr<LatencyModel> make_copied() { return std::make_unique<Copied>(); }
 std::unique_ptr<LatencyModel> make_ratio(std::uint64_t seed) {
   return std::make_unique<Ratio>(seed);

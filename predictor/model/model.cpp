@@ -9,7 +9,7 @@
 namespace sluice::predictor {
 
 const std::vector<std::string>& model_names() {
-  static const std::vector<std::string> kNames{"gaussian", "ratio", "analytic", "copied", "mean"};
+  static const std::vector<std::string> kNames{"gaussian", "ratio", "analytic", "copied"};
   return kNames;
 }
 
@@ -18,7 +18,6 @@ std::unique_ptr<LatencyModel> make_model(const std::string& name, std::uint64_t 
   if (name == "ratio") return make_ratio(seed);
   if (name == "analytic") return make_analytic(seed);
   if (name == "copied") return make_copied();
-  if (name == "mean") return make_mean();
   throw base::UsageError("there is no model '" + name + "'");
 }
 

@@ -45,14 +45,11 @@ void save_model(const std::filesystem::path& folder, const std::string& name,
 /// Throws base::UsageError if the folder has none, or one that this version cannot read.
 [[nodiscard]] std::unique_ptr<LatencyModel> load_model(const std::filesystem::path& folder);
 
-/// For a GPU, a Gaussian process of what a fitted time model leaves of the logarithm of the time:
-/// one for programs that were compiled, whose registers are known, and one for others. For a CPU,
-/// a Gaussian process of the time, from the features of the store statements.
+/// A Gaussian process of what a fitted time model leaves of the logarithm of the time: one for
+/// programs that were compiled, whose registers are known, and one for others.
 [[nodiscard]] std::unique_ptr<LatencyModel> make_gaussian(std::uint64_t seed);
-/// The time model alone. It has no way to predict a program for a CPU.
+/// The time model alone.
 [[nodiscard]] std::unique_ptr<LatencyModel> make_analytic(std::uint64_t seed);
-/// The mean of the logarithms of the times: what every model must beat.
-[[nodiscard]] std::unique_ptr<LatencyModel> make_mean();
 /// The time of the same program on the device with the most training labels.
 [[nodiscard]] std::unique_ptr<LatencyModel> make_copied();
 /// The copied time, times a ratio that a Gaussian process learns from the tuning labels: for the

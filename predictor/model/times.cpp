@@ -101,37 +101,13 @@ const CountedKernel& longest(const Program& program, const DeviceInfo& device) {
 
 }  // namespace
 
-const std::array<std::string_view, kTimes>& time_names() {
-  static constexpr std::array<std::string_view, kTimes> kNames{"issue",
-                                                               "fma",
-                                                               "shared",
-                                                               "shared_written",
-                                                               "l1",
-                                                               "l1_lines",
-                                                               "load_store",
-                                                               "l2",
-                                                               "l2_written",
-                                                               "latency",
-                                                               "latency_syncs",
-                                                               "latency_memory",
-                                                               "integer_division",
-                                                               "local",
-                                                               "integer",
-                                                               "functions",
-                                                               "instruction_cache",
-                                                               "local_memory",
-                                                               "spills",
-                                                               "memory"};
-  return kNames;
-}
-
 Times busy_times(const Program& program, const Task& task, const DeviceInfo& device) {
   Times seconds{};
   for (const CountedKernel& kernel : program.kernels) {
     const Times clocks = clocks_of(kernel, place(kernel, device));
     for (std::size_t i = 0; i < kTimes; ++i) seconds[i] += clocks[i] / (device.clock_mhz * 1e6);
   }
-  seconds.back() = task.bytes / (device.bandwidth_gbs * 1e9);
+  seconds[kMemory] = task.bytes / (device.bandwidth_gbs * 1e9);
   return seconds;
 }
 

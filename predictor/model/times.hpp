@@ -1,6 +1,5 @@
 #pragma once
 #include <array>
-#include <string_view>
 #include <vector>
 
 #include "predictor/data/dataset.hpp"
@@ -9,11 +8,15 @@
 /// How long each part of a GPU is busy with a program, from the counts of its kernels.
 namespace sluice::predictor {
 
-inline constexpr std::size_t kTimes = 20;
+/// What is busy, in the order of Times.
+// clang-format off
+enum Part : std::size_t {
+  kIssue, kFma, kShared, kSharedWritten, kL1, kL1Lines, kLoadStore, kL2, kL2Written, kLatency,
+  kLatencySyncs, kLatencyMemory, kIntegerDivision, kLocal, kInteger, kFunctions, kInstructionCache,
+  kLocalMemory, kSpills, kMemory, kTimes
+};
+// clang-format on
 using Times = std::array<double, kTimes>;
-
-/// What each time is of, such as "fma".
-[[nodiscard]] const std::array<std::string_view, kTimes>& time_names();
 
 /// Seconds of each part, alone and at its peak; the kernels of the program one after the other. The
 /// peaks are those of devices.csv, and per SM and clock: 4 instructions of a warp, 1 wavefront of

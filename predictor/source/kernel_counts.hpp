@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <bit>
 #include <cstddef>
 
 /// What a kernel in TVM's CUDA C does, counted in its text.
@@ -53,8 +54,12 @@ struct KernelCounts {
 
   static constexpr std::size_t kNumbers = 33;
   /// All of them, in the order above.
-  [[nodiscard]] std::array<double, kNumbers> numbers() const;
-  [[nodiscard]] static KernelCounts of(const std::array<double, kNumbers>& numbers);
+  [[nodiscard]] std::array<double, kNumbers> numbers() const {
+    return std::bit_cast<std::array<double, kNumbers>>(*this);
+  }
+  [[nodiscard]] static KernelCounts of(const std::array<double, kNumbers>& numbers) {
+    return std::bit_cast<KernelCounts>(numbers);
+  }
 };
 
 }  // namespace sluice::predictor

@@ -184,6 +184,9 @@ void write_fastest(const RunOptions& options, const RunName& name, const Importe
 int run_model(const RunOptions& options) {
   if (options.executor == "torch") become_operators(options);
   const std::string target = tvm_target(options.target);
+  if (options.tuning.tuner == "predict" && options.target == "llvm") {
+    throw base::UsageError("--tuner predict is for GPUs: no predictor learns programs for a CPU");
+  }
   std::error_code error;
   fs::create_directories(options.out, error);
   if (error || access(options.out.c_str(), W_OK) != 0) {

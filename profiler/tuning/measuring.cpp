@@ -28,9 +28,7 @@ class ServedMeasuring : public TaskMeasuring {
 
   std::vector<std::optional<Program>> described(
       const std::vector<std::uint64_t>& indices) override {
-    // What `sluice predict rank` reads.
-    const bool gpu = target_.starts_with("cuda");
-    return server_.apply(task_.id, indices, {gpu ? "source" : "features"});
+    return server_.apply(task_.id, indices, {"source"});
   }
 
   std::vector<std::vector<std::vector<float>>> features(

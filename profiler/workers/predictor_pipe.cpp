@@ -43,9 +43,9 @@ std::vector<float> PredictorPipe::rate(const Task& task,
   std::vector<float> rated;
   std::size_t at = 0;
   for (const auto& program : programs) {
-    rated.push_back(program
-                        ? static_cast<float>(-std::log(answer.at("seconds").at(at++).get<double>()))
-                        : -INFINITY);
+    const json seconds = program ? answer.at("seconds").at(at++) : json();
+    rated.push_back(seconds.is_null() ? -INFINITY
+                                      : static_cast<float>(-std::log(seconds.get<double>())));
   }
   return rated;
 }

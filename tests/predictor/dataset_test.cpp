@@ -86,25 +86,19 @@ TEST_F(DatasetTest, AProgramHasItsFeaturesAndTheMedianOfItsTimes) {
   EXPECT_DOUBLE_EQ(data.labels[0].seconds, 2e-5);
 }
 
-// A GPU's programs are known by their source only, and a CPU's by the features of their stores.
-TEST(ProgramOf, NeedsWhatItIsPredictedFrom) {
-  profiler::Program cpu;
-  cpu.id = "c";
-  EXPECT_THAT([&] { (void)program_of(cpu, "f"); },
-              ThrowsMessage<base::UsageError>(HasSubstr("f: program c has no store statement")));
-  cpu.features = {std::vector<float>(kStoreFeatures, 1), std::vector<float>(kStoreFeatures, 4)};
-  const Program made = program_of(cpu, "f");
-  EXPECT_EQ(made.stores[7], 2.5F);
-  EXPECT_EQ(made.stores[kStoreFeatures + 7], 4);
-  EXPECT_TRUE(made.kernels.empty());
-  cpu.features[1].pop_back();
-  EXPECT_THAT([&] { (void)program_of(cpu, "f"); },
-              ThrowsMessage<base::UsageError>(HasSubstr("163 features of a leaf, not 164")));
-  profiler::Program gpu;
-  gpu.id = "g";
-  gpu.kernels = {{.name = "k"}};
-  EXPECT_THAT([&] { (void)program_of(gpu, "f"); },
-              ThrowsMessage<base::UsageError>(HasSubstr("program g has no source")));
+TEST(ProgramOf, NeedsTheSourceOfKernels) {
+  profiler::Program program;
+  program.id = "x";
+  const auto refused = [&] {
+    EXPECT_THAT([&] { (void)program_of(program); },
+                ThrowsMessage<base::UsageError>(HasSubstr("program x has no source")));
+  };
+  program.source = "int x;";
+  program.features = {std::vector<float>(164, 1)};
+  refused();  // for a CPU
+  program.source.clear();
+  program.kernels = {{.name = "k"}};
+  refused();
 }
 
 TEST_F(DatasetTest, SurvivesItsFile) {
@@ -153,8 +147,7 @@ TEST_F(DatasetTest, PartsThatDoNotFitAreRefused) {
   refused([](Dataset& data) { data.labels[0].query.program = data.programs.size(); }, kParts);
   refused([](Dataset& data) { data.labels[0].query.device = 1; }, kParts);
   refused([](Dataset& data) { data.labels[0].seconds = 0; }, kParts);
-  refused([](Dataset& data) { data.programs[2].kernels.clear(); }, "other features of a program");
-  refused([](Dataset& data) { data.programs[2].stores = {1, 2}; }, "other features of a program");
+  refused([](Dataset& data) { data.programs[2].kernels.clear(); }, "other counts of a kernel");
 }
 
 TEST_F(DatasetTest, BytesAreThoseOfAllBuffers) {

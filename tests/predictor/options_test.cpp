@@ -49,8 +49,8 @@ TEST(ActionFirst, IsTheSameForEachAction) {
 
 TEST(Options, SeveralModelsAndInputs) {
   EXPECT_THAT(parsed({"make_dataset", "-i", "a", "-i", "b"}).inputs, ElementsAre("a", "b"));
-  EXPECT_THAT(parsed({"train", "-i", "d", "--model", "gaussian,mean"}).models,
-              ElementsAre("gaussian", "mean"));
+  EXPECT_THAT(parsed({"train", "-i", "d", "--model", "gaussian,ratio"}).models,
+              ElementsAre("gaussian", "ratio"));
   EXPECT_THAT(parsed({"train", "-i", "d"}).models, ElementsAre("gaussian"));
 }
 
@@ -90,7 +90,7 @@ TEST(Options, RefusesAtOnce) {
 // An option that changes nothing gives results of something else than the user asked for.
 TEST(Options, RefusesWhatTheActionDoesNotRead) {
   for (const std::vector<std::string>& args :
-       {std::vector<std::string>{"run", "-i", "d", "--model", "mean"},
+       {std::vector<std::string>{"run", "-i", "d", "--model", "ratio"},
         {"run", "-i", "d", "--load_cache"},
         {"replay", "-i", "d", "--device-name", "H200"},
         {"make_dataset", "-i", "p", "--mode", "h200"},

@@ -13,13 +13,9 @@ using predictor::Label;
 predictor::DeviceInfo made_up_device(const std::string& name, double peak) {
   return {.name = name,
           .clock_mhz = 1000,
-          .memory_gb = 32,
           .shared_kb = 256,
-          .l2_mb = 128,
-          .l1_kb = 64,
           .bandwidth_gbs = 4096,
-          .fp32_tflops = peak,
-          .launch_us = 1};
+          .fp32_tflops = peak};
 }
 
 std::vector<Label> Synthetic::on(std::size_t device) const {

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -13,10 +12,8 @@
 namespace sluice::predictor {
 namespace {
 
-double time_of(std::string_view name, const Program& program, const DeviceInfo& device) {
-  const auto& names = time_names();
-  const auto place = std::ranges::find(names, name) - names.begin();
-  return busy_times(program, {.bytes = 2e6}, device)[static_cast<std::size_t>(place)];
+double time_of(Part part, const Program& program, const DeviceInfo& device) {
+  return busy_times(program, {.bytes = 2e6}, device)[part];
 }
 
 /// 132 SMs at 1 GHz.
@@ -34,19 +31,19 @@ TEST(BusyTimes, AreThoseOfTheBusiestSm) {
   counts.shared_loads = 10;
   counts.shared_load_wavefronts = 320;
   // A block of two warps on each SM: 2 x 1000 FMA of a warp, 4 of which a clock runs.
-  EXPECT_NEAR(time_of("fma", one_kernel(132, 64, counts), device()), 500e-9, 1e-12);
-  EXPECT_NEAR(time_of("shared", one_kernel(132, 64, counts), device()), 640e-9, 1e-12);
-  EXPECT_NEAR(time_of("fma", one_kernel(133, 64, counts), device()), 1000e-9, 1e-12)
+  EXPECT_NEAR(time_of(kFma, one_kernel(132, 64, counts), device()), 500e-9, 1e-12);
+  EXPECT_NEAR(time_of(kShared, one_kernel(132, 64, counts), device()), 640e-9, 1e-12);
+  EXPECT_NEAR(time_of(kFma, one_kernel(133, 64, counts), device()), 1000e-9, 1e-12)
       << "one SM has a second block";
-  EXPECT_NEAR(time_of("fma", one_kernel(132, 33, counts), device()), 500e-9, 1e-12)
+  EXPECT_NEAR(time_of(kFma, one_kernel(132, 33, counts), device()), 500e-9, 1e-12)
       << "a part of a warp takes as long as one";
-  EXPECT_NEAR(time_of("memory", one_kernel(132, 64, counts), device()), 2e6 / 4096e9, 1e-15);
+  EXPECT_NEAR(time_of(kMemory, one_kernel(132, 64, counts), device()), 2e6 / 4096e9, 1e-15);
   DeviceInfo share = device();
   share.fp32_tflops /= 4;  // 33 SMs
-  EXPECT_NEAR(time_of("fma", one_kernel(132, 64, counts), share), 2000e-9, 1e-12);
+  EXPECT_NEAR(time_of(kFma, one_kernel(132, 64, counts), share), 2000e-9, 1e-12);
   Program twice = one_kernel(132, 64, counts);
   twice.kernels.push_back(twice.kernels[0]);
-  EXPECT_NEAR(time_of("fma", twice, device()), 1000e-9, 1e-12) << "one kernel after the other";
+  EXPECT_NEAR(time_of(kFma, twice, device()), 1000e-9, 1e-12) << "one kernel after the other";
 }
 
 TEST(BusyTimes, ArraysOfAThreadAreMemoryIfTheirLoopsStay) {
@@ -55,13 +52,13 @@ TEST(BusyTimes, ArraysOfAThreadAreMemoryIfTheirLoopsStay) {
   counts.local_bytes = 400;
   counts.local_accesses = 50;
   counts.unrolled = 100;
-  EXPECT_EQ(time_of("local_memory", one_kernel(132, 32, counts), device()), 0);
+  EXPECT_EQ(time_of(kLocalMemory, one_kernel(132, 32, counts), device()), 0);
   counts.unrolled = 1000;
-  EXPECT_NEAR(time_of("local_memory", one_kernel(132, 32, counts), device()), 50e-9, 1e-12);
-  EXPECT_EQ(time_of("spills", one_kernel(132, 32, counts), device()), 0);
+  EXPECT_NEAR(time_of(kLocalMemory, one_kernel(132, 32, counts), device()), 50e-9, 1e-12);
+  EXPECT_EQ(time_of(kSpills, one_kernel(132, 32, counts), device()), 0);
   counts.unrolled = 100;
   counts.local_bytes = 4000;  // more than the registers of a thread
-  EXPECT_GT(time_of("spills", one_kernel(132, 32, counts), device()), 0);
+  EXPECT_GT(time_of(kSpills, one_kernel(132, 32, counts), device()), 0);
 }
 
 TEST(Shape, LeavesOutWhatTheCompilerSaidIfItIsUnknown) {
