@@ -15,7 +15,7 @@ namespace sluice::predictor {
 
 const std::vector<Action>& actions() {
   static const std::vector<Action> kActions{
-      {"make_dataset", "Packs and records -> dataset.cbor, tasks.csv"},
+      {"make_dataset", "Packs and records -> dataset.cbor, tasks.csv, counts.csv"},
       {"train", "Trains and tests a predictor, or what it is compared with"},
       {"run", "Tests a predictor on a data set"},
       {"analyze", "Error by operator; what the data set has"},

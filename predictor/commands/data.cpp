@@ -15,6 +15,7 @@ void make_dataset_command(const Options& options) {
   fs::create_directories(folder);
   save_dataset((folder / "dataset.cbor").string(), data);
   write_tasks((folder / "tasks.csv").string(), data);
+  write_counts((folder / "counts.csv").string(), data);
   fmt::print("{}: {} labels of {} programs of {} tasks, {} networks; devices:", folder.string(),
              data.labels.size(), data.programs.size(), data.tasks.size(), data.networks.size());
   std::vector<std::size_t> counts(data.devices.size());

@@ -242,6 +242,21 @@ Dataset make_dataset(const std::vector<std::string>& inputs, bool need_labels, D
   return std::move(maker.data);
 }
 
+void write_counts(const std::string& file, const Dataset& data) {
+  std::ofstream out(file);
+  out << "program,kernel,blocks,threads,fma,global_load_sectors,global_store_sectors,"
+         "shared_load_wavefronts,shared_store_wavefronts\n";
+  for (const Program& program : data.programs) {
+    for (std::size_t k = 0; k < program.kernels.size(); ++k) {
+      const auto& [blocks, threads, c] = program.kernels[k];
+      out << fmt::format("{},{},{},{},{},{},{},{},{}\n", program.id, k, blocks, threads, c.fma,
+                         c.global_load_sectors, c.global_store_sectors, c.shared_load_wavefronts,
+                         c.shared_store_wavefronts);
+    }
+  }
+  if (!out.flush()) throw base::RunError("cannot write " + file);
+}
+
 void write_tasks(const std::string& file, const Dataset& data) {
   std::vector<std::set<std::string>> networks(data.tasks.size());
   std::vector<std::size_t> programs(data.tasks.size());

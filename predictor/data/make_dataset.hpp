@@ -29,6 +29,9 @@ struct Dropped {
 /// A program of task 0. Throws base::UsageError if it has no kernels, or not their source.
 [[nodiscard]] Program program_of(const profiler::Program& from);
 
+/// Writes counts.csv, a line for each kernel: what a warp of it does, as ncu counts it too.
+void write_counts(const std::string& file, const Dataset& data);
+
 /// Writes tasks.csv: number, id, name, target, flop, bytes, programs, labels, networks.
 void write_tasks(const std::string& file, const Dataset& data);
 

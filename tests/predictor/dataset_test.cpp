@@ -248,6 +248,14 @@ TEST_F(DatasetTest, SaysWhatIsMissing) {
               ThrowsMessage<base::UsageError>(HasSubstr("no programs")));
 }
 
+TEST_F(DatasetTest, CountsAreATable) {
+  Dataset data;
+  data.programs = {{.id = "p", .kernels = {{.blocks = 3, .threads = 64, .counts = {.fma = 1.5}}}}};
+  const std::string file = folder_.file("counts.csv");
+  write_counts(file, data);
+  EXPECT_THAT(test::read_file(file), testing::EndsWith("wavefronts\np,0,3,64,1.5,0,0,0,0\n"));
+}
+
 TEST_F(DatasetTest, TasksAreATable) {
   write({record(1, "H200")});
   Dropped dropped;
