@@ -22,7 +22,8 @@ void add_packs(CLI::App& app, Options& options) {
                  options.action == "make_dataset"
                      ? "Packs (*.programs), records (*.jsonl), or folders of them"
                      : "Packs (*.programs), or folders of them")
-      ->type_name("PATH");
+      ->type_name("PATH")
+      ->required();
 }
 
 void add_dataset(CLI::App& app, Options& options) {
@@ -89,7 +90,8 @@ void add_replayed(CLI::App& app, Options& options) {
 
 void add_device_name(CLI::App& app, Options& options) {
   app.add_option("--device-name", options.device_name, "The device in devices.csv to predict for")
-      ->type_name("NAME");
+      ->type_name("NAME")
+      ->required();
 }
 
 void add_top(CLI::App& app, Options& options) {
@@ -143,14 +145,6 @@ void add_options(CLI::App& app, Options& options) {
   for (const auto add : kGroups.at(options.action)) add(app, options);
 }
 
-void check_inputs(const Options& options) {
-  if (!options.inputs.empty()) return;
-  if (options.action == "make_dataset") {
-    throw base::UsageError("-i is missing: packs and records");
-  }
-  if (options.action == "sche_search") throw base::UsageError("-i is missing: packs");
-}
-
 /// What must not wait for the data.
 void check_mode(const Options& options) {
   const Mode mode = parse_mode(options.mode);
@@ -194,7 +188,6 @@ std::optional<int> parse_options(const std::vector<std::string>& args, Options& 
   for (std::size_t i = 1; i < args.size(); ++i) argv.push_back(args[i].c_str());
   const auto exit_code = base::parse(app, static_cast<int>(argv.size()), argv.data());
   if (exit_code) return *exit_code;
-  check_inputs(options);
   check_mode(options);
   return std::nullopt;
 }

@@ -91,9 +91,6 @@ std::unique_ptr<LatencyModel> load_predictor(const Options& options) {
 }
 
 DeviceInfo device_asked_for(const Options& options) {
-  if (options.device_name.empty()) {
-    throw base::UsageError("--device-name is missing: the device that the programs will run on");
-  }
   return device_info(read_devices(devices_file(options).string()), options.device_name);
 }
 

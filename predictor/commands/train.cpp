@@ -75,9 +75,7 @@ void train_command(const Options& options) {
     Outcome outcome = evaluate(name, *model, loaded, fold.test, folders.results);
     outcome.train_s = trained.count();
     save(options, loaded, *model, outcome, folders.predictor);
-    Options reported = options;
-    if (reported.cache_dir.empty()) reported.cache_dir = "predictor-cache";
-    report(outcome, reported, results_folder(reported));
+    report(outcome, options, results_folder(options));
   }
 }
 

@@ -64,7 +64,6 @@ struct Network {
     std::vector<std::size_t> after{};  ///< Earlier calls whose output it reads.
   };
   std::string name{};
-  std::string target{};
   std::int64_t batch = 1;
   std::vector<Call> calls{};  ///< In the order of execution.
 };

@@ -32,17 +32,11 @@ Task task_of(const json& value) {
 json to_json(const Network& network) {
   json calls = json::array();
   for (const auto& call : network.calls) calls.push_back({call.task, call.after});
-  return {{"name", network.name},
-          {"target", network.target},
-          {"batch", network.batch},
-          {"calls", std::move(calls)}};
+  return {{"name", network.name}, {"batch", network.batch}, {"calls", std::move(calls)}};
 }
 
 Network network_of(const json& value) {
-  Network network{.name = value.at("name"),
-                  .target = value.at("target"),
-                  .batch = value.at("batch"),
-                  .calls = {}};
+  Network network{.name = value.at("name"), .batch = value.at("batch"), .calls = {}};
   for (const json& call : value.at("calls")) network.calls.push_back({call.at(0), call.at(1)});
   return network;
 }

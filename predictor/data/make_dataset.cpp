@@ -156,7 +156,7 @@ class Maker {
   /// A network may be in several packs, each with some programs of its tasks.
   void add_network(const profiler::Network& from, const std::string& target) {
     if (!networks_.insert({from.name, target, from.batch}).second) return;
-    Network network{.name = from.name, .target = target, .batch = from.batch, .calls = {}};
+    Network network{.name = from.name, .batch = from.batch, .calls = {}};
     for (const auto& call : from.calls) {
       network.calls.push_back({task_number(call.task), call.after});
     }

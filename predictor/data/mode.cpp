@@ -96,12 +96,6 @@ void parse_source(const std::string& text, Mode& mode) {
   }
 }
 
-/// As a user has to write it in a mode.
-std::string in_mode(std::string network) {
-  std::ranges::replace(network, '-', '_');
-  return network;
-}
-
 std::vector<bool> chosen_tasks(const Dataset& data, const Mode& mode, std::uint64_t seed) {
   if (!mode.networks.empty()) return tasks_of(data, mode.networks);
   if (!mode.without.empty()) {
@@ -194,7 +188,11 @@ std::vector<bool> tasks_of(const Dataset& data, const std::vector<std::string>& 
     }
     if (found) continue;
     std::set<std::string> known;
-    for (const Network& network : data.networks) known.insert(in_mode(network.name));
+    for (const Network& network : data.networks) {
+      std::string in_mode = network.name;
+      std::ranges::replace(in_mode, '-', '_');
+      known.insert(in_mode);
+    }
     throw base::UsageError(
         fmt::format("no network '{}' in the data set, which has {}; write _ for - in their names",
                     name, fmt::join(known, ", ")));

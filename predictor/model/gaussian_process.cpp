@@ -20,14 +20,14 @@ constexpr double kFarthest = 4;  ///< Deviations: a row that is unlike all other
 constexpr double kStep = 1.0 / 8000;  ///< Of a saved number.
 constexpr int kRefinements = 2;       ///< Of a solution in single precision.
 
-/// The numbers of at most GaussianProcess::kMostRows rows, in their order.
-std::vector<std::size_t> draw(std::size_t rows, std::uint64_t seed) {
+/// The numbers of at most `most` rows, in their order.
+std::vector<std::size_t> draw(std::size_t rows, std::size_t most, std::uint64_t seed) {
   std::vector<std::size_t> chosen(rows);
   std::iota(chosen.begin(), chosen.end(), std::size_t{0});
-  if (rows <= GaussianProcess::kMostRows) return chosen;
+  if (rows <= most) return chosen;
   std::mt19937_64 random(seed);
   std::ranges::shuffle(chosen, random);
-  chosen.resize(GaussianProcess::kMostRows);
+  chosen.resize(most);
   std::ranges::sort(chosen);
   return chosen;
 }
@@ -64,8 +64,9 @@ std::vector<float> GaussianProcess::kernel_matrix() const {
 }
 
 void GaussianProcess::fit(const std::vector<std::vector<double>>& rows,
-                          const std::vector<double>& targets, std::uint64_t seed) {
-  const std::vector<std::size_t> chosen = draw(rows.size(), seed);
+                          const std::vector<double>& targets, std::uint64_t seed,
+                          std::size_t most) {
+  const std::vector<std::size_t> chosen = draw(rows.size(), most, seed);
   fit_scale(rows, chosen);
   level_ = 0;
   for (const std::size_t i : chosen) level_ += targets[i] / static_cast<double>(chosen.size());

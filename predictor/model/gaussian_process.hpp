@@ -14,9 +14,10 @@ class GaussianProcess {
   /// More rows cost the third power of their number; a draw of so many is learned from.
   static constexpr std::size_t kMostRows = 6000;
 
-  /// `rows`: of equal length; `targets`: of each. Columns that do not vary count for nothing.
+  /// `rows`: of equal length; `targets`: of each. Columns that do not vary count for nothing. At
+  /// most `most` rows are learned from.
   void fit(const std::vector<std::vector<double>>& rows, const std::vector<double>& targets,
-           std::uint64_t seed);
+           std::uint64_t seed, std::size_t most = kMostRows);
   /// Throws base::UsageError if the row has other columns than those that it was fitted to.
   [[nodiscard]] double predict(std::span<const double> row) const;
 

@@ -1,7 +1,6 @@
 #include "predictor/source/index_value.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cctype>
 #include <charconv>
 #include <string>
@@ -109,15 +108,8 @@ class IndexParser {
     for (std::size_t i = 0; i < yes.lanes.size(); ++i) {
       if (condition.lanes[i] == 0) yes.lanes[i] = no.lanes[i];
     }
-    join(yes, condition, 1);
-    join(yes, no, 0);
+    yes.loops |= condition.loops | no.loops;
     return yes;
-  }
-
-  static void join(IndexValue& into, const IndexValue& other, int more) {
-    into.loops |= other.loops;
-    into.operations += other.operations + more;
-    into.divisions += other.divisions;
   }
 
   const Operator* next_operator(int least) {
@@ -135,13 +127,10 @@ class IndexParser {
       if (found->rank < least) break;
       at_ += found->text.size();
       const IndexValue right = binary(found->rank + 1);
-      const bool divides = found->text == "/" || found->text == "%";
-      const bool shifts = std::has_single_bit(static_cast<std::uint64_t>(right.lanes[0]));
       for (std::size_t i = 0; i < left.lanes.size(); ++i) {
         left.lanes[i] = found->apply(left.lanes[i], right.lanes[i]);
       }
-      join(left, right, divides && !shifts ? 0 : 1);
-      if (divides && !shifts) ++left.divisions;
+      left.loops |= right.loops;
     }
     return left;
   }
@@ -171,7 +160,6 @@ class IndexParser {
   }
 
   IndexValue primary() {
-    skip();
     const std::size_t begin = at_;
     while (at_ < text_.size() && (is_name(text_[at_]) || text_[at_] == '.')) ++at_;
     const std::string_view word = text_.substr(begin, at_ - begin);
@@ -179,9 +167,7 @@ class IndexParser {
     if (std::isdigit(static_cast<unsigned char>(word[0])) != 0) return number(word);
     if (word == "min" || word == "max") return extreme(word == "min");
     if (at_ < text_.size() && (text_[at_] == '(' || text_[at_] == '[')) fail();
-    IndexValue value = indices_.variable(word);
-    value.operations = value.divisions = 0;
-    return value;
+    return indices_.variable(word);
   }
 
   IndexValue number(std::string_view word) {
@@ -204,7 +190,7 @@ class IndexParser {
       left.lanes[i] =
           least ? std::min(left.lanes[i], right.lanes[i]) : std::max(left.lanes[i], right.lanes[i]);
     }
-    join(left, right, 1);
+    left.loops |= right.loops;
     return left;
   }
 

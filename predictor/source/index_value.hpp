@@ -19,8 +19,6 @@ using Lanes = std::array<std::int64_t, kSampledWarps * kWarpLanes>;
 struct IndexValue {
   Lanes lanes{};
   std::uint64_t loops = 0;  ///< Bit n: it varies with loop n.
-  int operations = 0;       ///< In its text, without divisions.
-  int divisions = 0;        ///< By what is no power of two, and remainders.
 };
 
 /// An expression has something that no integer expression has, such as an element of an array.

@@ -13,8 +13,7 @@ namespace sluice::predictor {
 /// does not vary with, as the compiler does.
 struct KernelCounts {
   double fma = 0;
-  double float_ops =
-      0;  ///< Additions, multiplications, minima and maxima that are no part of an FMA.
+  double float_ops = 0;  ///< Sums, products, minima and maxima that are no part of an FMA.
   double divisions = 0;
   double functions = 0;  ///< expf and the like.
   double shuffles = 0;
@@ -37,8 +36,7 @@ struct KernelCounts {
   double written_global_load_sectors = 0;
   double written_shared_loads = 0;
   double written_shared_load_wavefronts = 0;
-  double local_loads =
-      0;  ///< Elements of arrays of a thread, which are registers if all goes well.
+  double local_loads = 0;  ///< Of arrays of a thread, which are registers if all goes well.
   double local_stores = 0;
   /// Accesses to those arrays that are left if they are memory: an element stays in a register in
   /// the loops inside which its index does not vary, and between statements of one loop.

@@ -15,7 +15,7 @@ constexpr double kMostTimes = 1e15;  ///< Of a statement, in loops inside loops.
 
 KernelReader::KernelReader(const profiler::Kernel& kernel, std::string_view signature,
                            const std::vector<std::string_view>& lines)
-    : kernel_(kernel), lines_(lines) {
+    : lines_(lines) {
   declare_parameters(signature);
   // The same warps each time, so that the same program has the same counts.
   std::mt19937_64 random(0);
@@ -144,7 +144,6 @@ void KernelReader::end_loop() {
   times_ = loop.outside;
   if (loops_.empty()) return;
   loops_.back().statements += loop.statements * (loop.indexes_local ? loop.trips : 1);
-  loops_.back().text += loop.text;
 }
 
 void KernelReader::begin_condition(std::string_view line) {
@@ -194,7 +193,6 @@ void KernelReader::note_statement() {
   }
   Loop& loop = loops_.back();
   loop.statements += 1;
-  loop.text += 1;
   loop.own += 1;
   loop.run += times_;
 }

@@ -37,7 +37,6 @@ class KernelReader {
     bool syncs = false;          ///< Something in it waits for the block, so loads cannot leave it.
     bool indexes_local = false;  ///< An array of the thread is indexed by its variable.
     double statements = 0;       ///< With the loops inside that are unrolled.
-    double text = 0;             ///< Statements, those of loops inside too.
     double run = 0;              ///< Statements that the warp runs in it, without loops inside.
     double own = 0;              ///< Statements without those of loops inside.
     std::uint64_t bit = 0;
@@ -68,7 +67,6 @@ class KernelReader {
   [[nodiscard]] double times_outside(std::uint64_t loops) const;
   void push_mask(const Mask& mask);
 
-  const profiler::Kernel& kernel_;
   const std::vector<std::string_view>& lines_;
   Indices indices_;
   std::unordered_map<std::string_view, Array> arrays_;

@@ -70,6 +70,19 @@ TEST(GaussianProcess, LearnsAFunctionAndSurvivesSaving) {
   EXPECT_LT(std::abs(process.predict(std::vector<double>{1e9, 7, 1e9})), 8);
 }
 
+TEST(GaussianProcess, LearnsFromADrawOfManyRows) {
+  std::vector<std::vector<double>> rows;
+  for (int i = 0; i < 50; ++i) rows.push_back({static_cast<double>(i)});
+  const auto points = [&](std::uint64_t seed) {
+    GaussianProcess process;
+    process.fit(rows, std::vector<double>(50, 1), seed, 20);
+    return process.to_json().at("points").get_binary();
+  };
+  EXPECT_EQ(points(1).size(), 20 * sizeof(std::int16_t));
+  EXPECT_EQ(points(1), points(1));
+  EXPECT_NE(points(1), points(2));
+}
+
 TEST(GaussianProcess, LearnsFromOneRow) {
   GaussianProcess process;
   process.fit({{1, 2}}, {5}, 0);

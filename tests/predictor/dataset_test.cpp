@@ -1,4 +1,5 @@
 // Records of failed, disturbed or foreign programs as labels teach a network wrong times.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -162,6 +163,32 @@ TEST_F(DatasetTest, BytesAreThoseOfAllBuffers) {
   EXPECT_DOUBLE_EQ(task.bytes, bytes);
 }
 
+// The installed predictor has learned from these counts: with others it would be wrong, without any
+// error. predictor/trained/make.sh makes both again.
+TEST(Trained, HasTheCountsThatAreCountedNow) {
+  const Dataset trained = load_dataset(SLUICE_TEST_PREDICTOR "/trained/dataset.cbor");
+  std::map<std::string, const Program*> known;
+  for (const Program& program : trained.programs) known[program.id] = &program;
+  profiler::PackReader reader(SLUICE_TEST_DATA "/../../docs/data/programs/cuda-b4.programs");
+  int compared = 0;
+  while (const auto entry = reader.next()) {
+    const auto* from = std::get_if<profiler::Program>(&*entry);
+    if (from == nullptr || !known.contains(from->id)) continue;
+    const Program now = program_of(*from);
+    const Program& then = *known.at(from->id);
+    ASSERT_EQ(now.kernels.size(), then.kernels.size());
+    for (std::size_t k = 0; k < now.kernels.size(); ++k) {
+      const auto was = then.kernels[k].counts.numbers();
+      const auto is = now.kernels[k].counts.numbers();
+      for (std::size_t i = 0; i < is.size(); ++i) {
+        EXPECT_EQ(static_cast<float>(is[i]), was[i]) << from->id << ", count " << i;
+      }
+    }
+    if (++compared == 80) break;
+  }
+  EXPECT_EQ(compared, 80);
+}
+
 TEST_F(DatasetTest, DropsAndCountsWhatIsNoLabel) {
   auto failed = record(1, "H200");
   failed.error = profiler::MeasureError::kRuntimeDevice;
@@ -267,6 +294,10 @@ TEST_F(DatasetTest, TasksAreATable) {
   EXPECT_EQ(std::ranges::count(text.str(), '\n'),
             static_cast<std::ptrdiff_t>(1 + data.tasks.size()));
   EXPECT_THAT(text.str(), HasSubstr(",softmax,cuda -arch=sm_90,16384,"));
+  const Task& task = data.task_of(data.labels[0].query);
+  const auto programs = std::ranges::count(programs_, task.id, &profiler::Program::task);
+  EXPECT_THAT(text.str(), testing::ContainsRegex(
+                              fmt::format("{},{},[^\n]*,{},1,", task.id, task.name, programs)));
 }
 
 }  // namespace

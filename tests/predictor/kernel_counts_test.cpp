@@ -12,13 +12,13 @@ namespace sluice::predictor {
 namespace {
 
 /// A kernel with the parameters `out_ptr` and `in_ptr`, in the form of TVM's CUDA C.
-KernelCounts counted(const std::string& body, unsigned threads = 64, unsigned blocks = 4) {
+KernelCounts counted(const std::string& body, unsigned threads = 64, unsigned blocks = 4,
+                     const std::string& type = "float") {
   profiler::Program program;
   program.kernels.push_back(
       {.name = "main_kernel", .grid = {blocks, 1, 1}, .block = {threads, 1, 1}});
-  const std::string head =
-      "extern \"C\" __global__ void __launch_bounds__(64) main_kernel(float* __restrict__ out_ptr, "
-      "float* __restrict__ in_ptr)";
+  const std::string head = "extern \"C\" __global__ void __launch_bounds__(64) main_kernel(" +
+                           type + "* __restrict__ out_ptr, " + type + "* __restrict__ in_ptr)";
   program.source = head + ";\n" + head + " {\n" + body + "}\n";
   return count_kernels(program).at(0);
 }
@@ -36,6 +36,21 @@ TEST(KernelCounts, NeighboursShareTheirSectors) {
   EXPECT_EQ(c.float_ops, 1);
   EXPECT_EQ(c.fma, 0);
   EXPECT_EQ(c.statements, 1);
+}
+
+TEST(KernelCounts, ElementsHaveTheSizeOfTheirType) {
+  for (const auto& [type, sectors] : {std::pair{"double", 8},
+                                      {"int64_t", 8},
+                                      {"float", 4},
+                                      {"half", 2},
+                                      {"bool", 1},
+                                      {"int8_t", 1},
+                                      {"unsigned char", 1}}) {
+    const auto c =
+        counted("  int k = (((int)threadIdx.x) * 1);\n  out_ptr[k] = in_ptr[k];\n", 64, 4, type);
+    EXPECT_EQ(c.global_load_sectors, sectors) << type;
+    EXPECT_EQ(c.unread, 0);
+  }
 }
 
 TEST(KernelCounts, AStrideTouchesASectorForEachLane) {

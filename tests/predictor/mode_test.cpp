@@ -19,12 +19,8 @@ using testing::ThrowsMessage;
 /// Ten tasks with 10 programs on two devices; tasks 0 to 3 are resnet-18, 3 to 5 bert-base.
 Dataset two_networks() {
   Dataset data = test::synthetic(10, 10, 1).data;
-  data.networks = {
-      {.name = "resnet-18",
-       .target = "cuda",
-       .batch = 1,
-       .calls = {{0, {}}, {1, {}}, {2, {}}, {3, {}}}},
-      {.name = "bert-base", .target = "cuda", .batch = 1, .calls = {{3, {}}, {4, {}}, {5, {}}}}};
+  data.networks = {{.name = "resnet-18", .batch = 1, .calls = {{0, {}}, {1, {}}, {2, {}}, {3, {}}}},
+                   {.name = "bert-base", .batch = 1, .calls = {{3, {}}, {4, {}}, {5, {}}}}};
   return data;
 }
 
@@ -140,7 +136,7 @@ TEST(Fold, RefusesWhatIsNotThere) {
   refuse("h200.by_net:test-resnet-18", "resnet_18; write _ for - in their names");
   Dataset unmeasured = data;
   unmeasured.networks.push_back(
-      {.name = "dcgan", .target = "cuda", .batch = 1, .calls = {{unmeasured.tasks.size(), {}}}});
+      {.name = "dcgan", .batch = 1, .calls = {{unmeasured.tasks.size(), {}}}});
   unmeasured.tasks.push_back(data.tasks[0]);
   EXPECT_THAT([&] { (void)make_fold(unmeasured, parse_mode("by_net:test-dcgan"), 0); },
               ThrowsMessage<base::UsageError>(
