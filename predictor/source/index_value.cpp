@@ -5,10 +5,10 @@
 #include <charconv>
 #include <string>
 
+#include "predictor/source/references.hpp"
+
 namespace sluice::predictor {
 namespace {
-
-bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
 /// Sums and products wrap around, as in two's complement: the text may be anybody's.
 constexpr std::int64_t wrapped(std::uint64_t value) { return static_cast<std::int64_t>(value); }

@@ -7,7 +7,7 @@
 #
 #   tests/real_gpu/predictor.sh OUT [SECONDS] [PACK...]     PACK: is measured in the time that is left
 # NETWORKS="resnet-18 bert_base"   TRIALS=64   TUNERS="predict xgb"   SEEDS="0 1 2"   PARTS="counts tuners data"
-# GPUS: how many (all). OPBENCH_SESSION: a command in front of each measurement, such as "sluice exec --gpu sim --".
+# GPUS: how many (all); 1 for the simulated one, LD_LIBRARY_PATH=build/lib/sluice/simgpu.
 set -u
 out=${1:?usage: tests/real_gpu/predictor.sh OUT [SECONDS] [PACK...]}
 seconds=${2:-360}
@@ -57,7 +57,8 @@ counts() {
   done
   for pack in "$out"/one/*.programs; do
     [ "$(left)" -gt 20 ] || break
-    timeout 60 ncu --target-processes all --launch-count 1 --csv --metrics "$metrics" \
+    timeout 60 ncu --target-processes all --kernel-name regex:main_kernel --launch-count 1 \
+      --print-units base --csv --metrics "$metrics" \
       "$sluice" opbench measure "$pack" -j 1 -o "${pack%.programs}.jsonl" >"${pack%.programs}.ncu" 2>&1
   done
   "$python" "$here/predictor_counts.py" compare "$out/one" "$SLUICE_BUILD/libexec/sluice/sluice-predict" |
@@ -67,7 +68,7 @@ counts() {
 data() {
   ((${#packs[@]})) || { echo "data: no pack is given"; return; }
   [ "$(left)" -gt 20 ] || { echo "data: no time is left"; return; }
-  ${OPBENCH_SESSION:-} "$sluice" opbench measure "${packs[@]}" --device "$(seq -s, 0 $((gpus - 1)))" \
+  "$sluice" opbench measure "${packs[@]}" --device "$(seq -s, 0 $((gpus - 1)))" \
     --limit-s "$(($(left) - 10))" -o "$out/records.jsonl"
 }
 
