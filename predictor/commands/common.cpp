@@ -152,11 +152,11 @@ void report(const Outcome& outcome, const Options& options, const fs::path& fold
   fmt::print(
       "{:<12} MAPE {:5.1f} %  median {:.1f} %  pairs {:.3f}  top-1 {:.2f} ({:.2f} of the best)  "
       "within 20 % {:.2f}  "
-      "R2 {:.3f}  {} programs{}, trained {:.1f} s\n",
+      "R2 {:.3f}  {} programs{}{}\n",
       outcome.model, m.mape * 100, m.median * 100, m.pairs, m.top1, m.peak1, m.within20, m.r2,
       m.count,
       outcome.unpredicted > 0 ? fmt::format(", {} not predicted", outcome.unpredicted) : "",
-      outcome.train_s);
+      outcome.train_s > 0 ? fmt::format(", trained {:.1f} s", outcome.train_s) : "");
   std::fflush(stdout);  // a comparison may take hours
 }
 

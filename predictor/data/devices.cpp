@@ -1,6 +1,7 @@
 #include "predictor/data/devices.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <strings.h>
 
 #include <algorithm>
@@ -51,9 +52,12 @@ const DeviceInfo& device_info(const std::vector<DeviceInfo>& devices, const std:
     return strcasecmp(device.name.c_str(), name.c_str()) == 0;
   });
   if (found != devices.end()) return *found;
-  throw base::UsageError(
-      "no device '" + name +
-      "' in devices.csv; give --devices a copy of it with a line of its data sheet");
+  std::vector<std::string> names;
+  for (const DeviceInfo& device : devices) names.push_back(device.name);
+  throw base::UsageError(fmt::format(
+      "no device '{}' in devices.csv, which has {}; give --devices a copy of it with a line of its "
+      "data sheet",
+      name, fmt::join(names, ", ")));
 }
 
 }  // namespace sluice::predictor

@@ -23,7 +23,8 @@ TEST(Devices, TheInstalledFileHasTheSharesOfTheH200) {
     EXPECT_LT(share.bandwidth_gbs, whole.bandwidth_gbs) << sms;
   }
   EXPECT_THAT([&] { (void)device_info(devices, "B200"); },
-              ThrowsMessage<base::UsageError>(HasSubstr("no device 'B200' in devices.csv")));
+              ThrowsMessage<base::UsageError>(
+                  HasSubstr("no device 'B200' in devices.csv, which has H200, ")));
 }
 
 TEST(Devices, ABrokenLineIsNamed) {

@@ -56,7 +56,7 @@ counts() {
     metrics+=,l1tex__data_pipe_lsu_wavefronts_mem_shared_op_$operation.sum
   done
   for pack in "$out"/one/*.programs; do
-    [ "$(left)" -gt 20 ] || break
+    [ "$SECONDS" -lt $((seconds / 3)) ] || break
     timeout 60 ncu --target-processes all --kernel-name regex:main_kernel --launch-count 1 \
       --print-units base --csv --metrics "$metrics" \
       "$sluice" opbench measure "$pack" -j 1 -o "${pack%.programs}.jsonl" >"${pack%.programs}.ncu" 2>&1
