@@ -26,7 +26,11 @@ void read_binary(const std::filesystem::path& file, const char* kind, const char
   if (!in) throw base::UsageError("there is no " + file.string() + "; " + remedy);
   const std::vector<char> bytes{std::istreambuf_iterator<char>(in),
                                 std::istreambuf_iterator<char>()};
-  const auto value = nlohmann::json::from_cbor(bytes, true, false);
+  nlohmann::json value;
+  try {
+    value = nlohmann::json::from_cbor(bytes);
+  } catch (const nlohmann::json::exception&) {  // then it is no object
+  }
   const nlohmann::json none;
   if (!value.is_object() || value.value("kind", none) != kind ||
       value.value("version", none) != kVersion) {
