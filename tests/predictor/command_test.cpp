@@ -47,7 +47,7 @@ class PredictCommand : public testing::Test {
         record.details->device = device;
         record.details->spread = 1;
         record.details->registers = 40;
-        record.details->spill_bytes = task.name == "softmax" ? 8 : 0;
+        record.details->spill_bytes = task.name == "layer_norm" ? 8 : 0;
         out << profiler::to_line(record) << '\n';
       }
     }
