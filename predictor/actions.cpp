@@ -15,20 +15,21 @@ namespace sluice::predictor {
 
 const std::vector<Action>& actions() {
   static const std::vector<Action> kActions{
-      {"make_dataset", "Packs and records -> dataset.pt, tasks.csv"},
+      {"make_dataset", "Packs and records -> dataset.cbor, tasks.csv, counts.csv"},
       {"train", "Trains and tests a predictor, or what it is compared with"},
       {"run", "Tests a predictor on a data set"},
-      {"tune", "Searches for a good config"},
       {"analyze", "Error by operator; what the data set has"},
       {"replay", "Networks end to end: predicted against measured"},
-      {"profile", "Measures this machine's device for devices.csv"},
       {"sche_search", "The programs of each task that are predicted to be the fastest"},
       {"rank", "Predicts programs that it reads from standard input, for opbench run"},
       {"job_time", "The time of a job at an unmeasured batch size, from measured ones",
        "predict-sharing"},
       {"pairs", "How well the slowdown of pairs is predicted", "predict-sharing"},
       {"place", "Which models share a GPU", "predict-sharing"},
-      {"report", "One HTML page of predictions", "predict-report"}};
+      {"report", "One HTML page of predictions", "predict-report"},
+      {"tune", "(replaced)", "", "train has nothing to tune; it takes seconds"},
+      {"profile", "(replaced)", "",
+       "write the device's data sheet as a line of devices.csv, see --devices"}};
   return kActions;
 }
 
@@ -43,6 +44,7 @@ std::string general_help() {
       "Learn how long tensor programs take on a device, and predict it for other programs, "
       "networks\nand devices.\n\n";
   for (const Action& action : actions()) {
+    if (!action.replaced_by.empty()) continue;
     about += fmt::format("  {:<14} {}\n", action.name, action.what);
   }
   about += "\n`sluice predict ACTION --help` lists the options of an action.";
@@ -52,11 +54,12 @@ std::string general_help() {
   app.add_option("-o", action, "The same, as an option")->type_name("ACTION");
   app.footer(
       "Examples:\n"
+      "  sluice predict run\n"
       "  sluice predict make_dataset -i resnet.programs -i records.jsonl --out dataset\n"
       "  sluice predict train -i dataset --mode h200.by_net:test-resnet_50 --model "
-      "transformer,xgboost\n"
-      "  sluice predict train -i dataset --mode by_device:train-h200,test-h200@32 --finetune_tasks "
-      "30\n"
+      "gaussian,analytic\n"
+      "  sluice predict train -i dataset --mode by_device:train-h200,test-h200@32 --model ratio "
+      "--finetune_tasks 30\n"
       "  sluice predict replay -i dataset --networks resnet_50");
   return app.help();
 }

@@ -7,8 +7,9 @@ namespace sluice::predictor {
 /// An action of `sluice predict`.
 struct Action {
   std::string name;
-  std::string what;       ///< One line for the help.
-  std::string program{};  ///< `sluice PROGRAM`, if the action is in Python.
+  std::string what;           ///< One line for the help.
+  std::string program{};      ///< `sluice PROGRAM`, if the action is in Python.
+  std::string replaced_by{};  ///< Of a published action without use here: what to do instead.
 };
 
 [[nodiscard]] const std::vector<Action>& actions();

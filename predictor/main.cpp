@@ -17,10 +17,8 @@ int work(int argc, char** argv) {
       {"make_dataset", make_dataset_command},
       {"train", train_command},
       {"run", run_command},
-      {"tune", tune_command},
       {"analyze", analyze_command},
       {"replay", replay_command},
-      {"profile", profile_command},
       {"sche_search", search_command},
       {"rank", rank_command}};
   commands.at(options.action)(options);

@@ -7,9 +7,6 @@
 #include "base/error.hpp"
 #include "base/statistics.hpp"
 #include "predictor/commands/commands.hpp"
-#include "predictor/data/mode.hpp"
-#include "predictor/math/features.hpp"
-#include "predictor/math/sampling.hpp"
 
 namespace sluice::predictor {
 namespace {
@@ -20,6 +17,11 @@ struct Errors {
   std::vector<double> relative;
   double bias = 0;  ///< Sum of log(predicted / measured).
 };
+
+const char* spills_of(const Program& program) {
+  if (!program.compiled) return "unknown";
+  return program.compiled->spill_bytes > 0 ? "yes" : "no";
+}
 
 /// By kind of group and its value.
 using Groups = std::map<std::pair<std::string, std::string>, Errors>;
@@ -33,7 +35,8 @@ Groups group_errors(const Loaded& loaded, std::span<const Label> labels,
     const int decade = static_cast<int>(std::floor(std::log10(label.seconds * 1e6)));
     for (const auto& key :
          {std::pair<std::string, std::string>{"operator", loaded.data.tasks[program.task].name},
-          {"leaves", fmt::format("{}", program.leaves.size())},
+          {"leaves", fmt::format("{}", program.leaves)},
+          {"spills", spills_of(program)},
           {"from_us", fmt::format("1e{}", decade)},
           {"device", loaded.data.devices[label.query.device]}}) {
       Errors& errors = groups[key];
@@ -44,29 +47,10 @@ Groups group_errors(const Loaded& loaded, std::span<const Label> labels,
   return groups;
 }
 
-/// How far the tasks of each network are from those of the others.
-void print_networks(const Dataset& data) {
-  std::vector<Query> all;
-  for (std::size_t p = 0; p < data.programs.size(); ++p) all.push_back({p, 0});
-  const FeatureScale scale(data, all);
-  std::map<std::string, std::vector<bool>> networks;
-  for (const Network& network : data.networks) {
-    networks.try_emplace(network.name, tasks_of(data, {network.name}));
-  }
-  for (const auto& [name, inside] : networks) {
-    std::vector<std::size_t> own;
-    std::vector<std::size_t> others;
-    for (std::size_t t = 0; t < inside.size(); ++t) (inside[t] ? own : others).push_back(t);
-    fmt::print("network {:<24} {:4} tasks, discrepancy from the other tasks {:.3f}\n", name,
-               own.size(),
-               moment_discrepancy(task_means(data, scale, own), task_means(data, scale, others)));
-  }
-}
-
 }  // namespace
 
 void analyze_command(const Options& options) {
-  const Loaded loaded = load(options.inputs[0], options);
+  const Loaded loaded = load(options);
   const auto model = load_predictor(options);
   Options used = options;
   const auto test = test_labels(loaded.data, used);
@@ -89,7 +73,6 @@ void analyze_command(const Options& options) {
                key.second.substr(0, 40), count, mape * 100, median * 100, p90 * 100, bias * 100);
   }
   if (!out.flush()) throw base::RunError("cannot write " + (folder / "analysis.csv").string());
-  print_networks(loaded.data);
 }
 
 }  // namespace sluice::predictor

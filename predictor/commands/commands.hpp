@@ -3,12 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "predictor/baselines/model.hpp"
-#include "predictor/config.hpp"
 #include "predictor/data/dataset.hpp"
 #include "predictor/math/metrics.hpp"
+#include "predictor/model/model.hpp"
 #include "predictor/options.hpp"
-#include "predictor/train/learned.hpp"
 
 /// The actions of `sluice predict`, and what they share.
 namespace sluice::predictor {
@@ -16,10 +14,8 @@ namespace sluice::predictor {
 void make_dataset_command(const Options& options);
 void train_command(const Options& options);
 void run_command(const Options& options);
-void tune_command(const Options& options);
 void analyze_command(const Options& options);
 void replay_command(const Options& options);
-void profile_command(const Options& options);
 void search_command(const Options& options);
 void rank_command(const Options& options);
 
@@ -28,15 +24,23 @@ struct Loaded {
   Dataset data;
   std::vector<DeviceInfo> devices;
 };
-[[nodiscard]] Loaded load(const std::string& folder, const Options& options);
+/// The data set of -i: its folder, or packs and records; without -i the installed one.
+[[nodiscard]] Loaded load(const Options& options);
+/// Where the installed predictor is, with the data set that tests it.
+[[nodiscard]] std::filesystem::path installed_folder();
 [[nodiscard]] std::filesystem::path devices_file(const Options& options);
-/// --out, or else --cache_dir.
+/// --cache_dir, or else predictor-cache if a predictor is there, or else the installed folder.
+[[nodiscard]] std::filesystem::path predictor_folder(const Options& options);
+/// --out, or else --cache_dir, or else predictor-cache.
 [[nodiscard]] std::filesystem::path results_folder(const Options& options);
-/// The config of -c and --set.
-[[nodiscard]] Config config_of(const Options& options);
 
-/// The predictor in --cache_dir.
-[[nodiscard]] std::unique_ptr<LearnedModel> load_predictor(const Options& options);
+[[nodiscard]] std::unique_ptr<LatencyModel> load_predictor(const Options& options);
+/// The line of devices.csv of --device-name. Throws base::UsageError.
+[[nodiscard]] DeviceInfo device_asked_for(const Options& options);
+/// Seconds of each program on `device`, which `data` may know by labels of other devices only. NaN:
+/// the model has no way to predict it.
+[[nodiscard]] std::vector<double> predict_on(const DeviceInfo& device, const LatencyModel& model,
+                                             Dataset data);
 /// The labels that train, tune and test by --mode and --finetune_tasks.
 [[nodiscard]] Fold fold_of(const Dataset& data, const Options& options);
 /// The labels that test a loaded predictor. Without --mode these are the labels that tested in its

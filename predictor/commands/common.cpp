@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -8,12 +9,15 @@
 #include "base/error.hpp"
 #include "base/install.hpp"
 #include "predictor/commands/commands.hpp"
-#include "predictor/train/dataset_file.hpp"
+#include "predictor/data/dataset_file.hpp"
+#include "predictor/data/make_dataset.hpp"
 
 namespace sluice::predictor {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kOwnFolder = "predictor-cache";
 
 void write_predictions(const fs::path& file, const Dataset& data, std::span<const Label> labels,
                        std::span<const double> predicted) {
@@ -23,31 +27,45 @@ void write_predictions(const fs::path& file, const Dataset& data, std::span<cons
     const Program& program = data.programs[labels[i].query.program];
     const Task& task = data.tasks[program.task];
     out << fmt::format("{},{},{},{},{},{:.6g},{:.6g}\n", program.id, task.id, task.name,
-                       data.devices[labels[i].query.device], program.leaves.size(),
-                       labels[i].seconds, predicted[i]);
+                       data.devices[labels[i].query.device], program.leaves, labels[i].seconds,
+                       predicted[i]);
   }
   if (!out.flush()) throw base::RunError("cannot write " + file.string());
 }
 
 }  // namespace
 
+fs::path installed_folder() {
+  return base::Install::of_this_program().root() / "share/sluice/predictor";
+}
+
 fs::path devices_file(const Options& options) {
-  if (!options.devices_file.empty()) return options.devices_file;
-  return base::Install::of_this_program().root() / "share/sluice/predictor/devices.csv";
+  return options.devices_file.empty() ? installed_folder() / "devices.csv"
+                                      : fs::path(options.devices_file);
+}
+
+fs::path predictor_folder(const Options& options) {
+  if (!options.cache_dir.empty()) return options.cache_dir;
+  const fs::path own = kOwnFolder;
+  return fs::exists(own / "predictor.cbor") ? own : installed_folder();
 }
 
 fs::path results_folder(const Options& options) {
-  return options.out.empty() ? options.cache_dir : options.out;
+  if (!options.out.empty()) return options.out;
+  return options.cache_dir.empty() ? fs::path(kOwnFolder) : fs::path(options.cache_dir);
 }
 
-Config config_of(const Options& options) {
-  Config config = find_config(options.config.empty() ? "cpu" : options.config);
-  for (const std::string& setting : options.settings) config = with_setting(config, setting);
-  return config;
-}
-
-Loaded load(const std::string& folder, const Options& options) {
-  Loaded loaded{load_dataset((fs::path(folder) / "dataset.pt").string()), {}};
+Loaded load(const Options& options) {
+  Loaded loaded;
+  const auto& inputs = options.inputs;
+  if (inputs.empty()) {
+    loaded.data = load_dataset((installed_folder() / "dataset.cbor").string());
+  } else if (inputs.size() == 1 && fs::exists(fs::path(inputs[0]) / "dataset.cbor")) {
+    loaded.data = load_dataset((fs::path(inputs[0]) / "dataset.cbor").string());
+  } else {
+    Dropped ignored;
+    loaded.data = make_dataset(inputs, true, ignored);
+  }
   const auto known = read_devices(devices_file(options).string());
   for (const std::string& name : loaded.data.devices) {
     loaded.devices.push_back(device_info(known, name));
@@ -55,11 +73,33 @@ Loaded load(const std::string& folder, const Options& options) {
   return loaded;
 }
 
-std::unique_ptr<LearnedModel> load_predictor(const Options& options) {
-  TrainOptions where;
-  where.device = options.device;
-  where.threads = options.threads;
-  return load_learned(options.cache_dir, where);
+std::unique_ptr<LatencyModel> load_predictor(const Options& options) {
+  const fs::path folder = predictor_folder(options);
+  if (!fs::exists(folder / "predictor.cbor")) {
+    std::vector<std::string> inside;
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+      if (fs::exists(entry.path() / "predictor.cbor")) inside.push_back(entry.path().string());
+    }
+    std::ranges::sort(inside);
+    if (!inside.empty()) {
+      throw base::UsageError(fmt::format("there is no predictor in {}; choose one of {}",
+                                         folder.string(), fmt::join(inside, ", ")));
+    }
+  }
+  return load_model(folder);
+}
+
+DeviceInfo device_asked_for(const Options& options) {
+  return device_info(read_devices(devices_file(options).string()), options.device_name);
+}
+
+std::vector<double> predict_on(const DeviceInfo& device, const LatencyModel& model, Dataset data) {
+  std::vector<Query> queries;
+  for (std::size_t p = 0; p < data.programs.size(); ++p)
+    queries.push_back({p, data.devices.size()});
+  data.devices.push_back(device.name);
+  return model.predict(data, std::vector<DeviceInfo>(data.devices.size(), device), queries);
 }
 
 std::vector<double> task_weights(const Dataset& data) {
@@ -99,25 +139,24 @@ void report(const Outcome& outcome, const Options& options, const fs::path& fold
   std::ofstream out(file, std::ios::app);
   const auto metrics = columns(outcome.metrics);
   if (fresh) {
-    out << "model,mode,seed,finetune_tasks,sampling,config,settings,train_s,unpredicted";
+    out << "model,mode,seed,finetune_tasks,train_s,unpredicted";
     for (const auto& [name, value] : metrics) out << ',' << name;
     out << '\n';
   }
-  std::string sampling = options.finetune_tasks > 0 ? options.sampling : "";
-  if (options.scratch) sampling += " scratch";
-  out << fmt::format("{},\"{}\",{},{},{},{},\"{}\",{:.1f},{}", outcome.model, options.mode,
-                     options.seed, options.finetune_tasks, sampling, options.config,
-                     fmt::join(options.settings, " "), outcome.train_s, outcome.unpredicted);
+  out << fmt::format("{},\"{}\",{},{},{:.1f},{}", outcome.model, options.mode, options.seed,
+                     options.finetune_tasks, outcome.train_s, outcome.unpredicted);
   for (const auto& [name, value] : metrics) out << fmt::format(",{:.6g}", value);
   out << '\n';
   if (!out.flush()) throw base::RunError("cannot write " + file.string());
   const Metrics& m = outcome.metrics;
   fmt::print(
-      "{:<12} MAPE {:5.1f} %  pairs {:.3f}  top-1 {:.2f} ({:.2f} of the best)  within 20 % {:.2f}  "
-      "R2 {:.3f}  {} programs{}, trained {:.1f} s\n",
-      outcome.model, m.mape * 100, m.pairs, m.top1, m.peak1, m.within20, m.r2, m.count,
+      "{:<12} MAPE {:5.1f} %  median {:.1f} %  pairs {:.3f}  top-1 {:.2f} ({:.2f} of the best)  "
+      "within 20 % {:.2f}  "
+      "R2 {:.3f}  {} programs{}{}\n",
+      outcome.model, m.mape * 100, m.median * 100, m.pairs, m.top1, m.peak1, m.within20, m.r2,
+      m.count,
       outcome.unpredicted > 0 ? fmt::format(", {} not predicted", outcome.unpredicted) : "",
-      outcome.train_s);
+      outcome.train_s > 0 ? fmt::format(", trained {:.1f} s", outcome.train_s) : "");
   std::fflush(stdout);  // a comparison may take hours
 }
 

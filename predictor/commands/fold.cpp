@@ -8,8 +8,6 @@
 #include "base/json_node.hpp"
 #include "predictor/commands/commands.hpp"
 #include "predictor/data/mode.hpp"
-#include "predictor/math/features.hpp"
-#include "predictor/math/sampling.hpp"
 
 namespace sluice::predictor {
 namespace {
@@ -29,20 +27,11 @@ void choose_tuning(const Dataset& data, const Options& options, Fold& fold) {
         fmt::format("--finetune_tasks {}: only {} tasks test, and some must be left",
                     options.finetune_tasks, tasks.size()));
   }
-  const auto all = queries_of(fold.test);
-  const auto points = task_means(data, FeatureScale(data, all), tasks);
-  const auto chosen = options.sampling == "kmeans"
-                          ? choose_central(points, options.finetune_tasks, options.seed)
-                          : choose_random(points.size(), options.finetune_tasks, options.seed);
   std::set<std::size_t> tuning;
-  std::vector<Point> selected;
-  for (const std::size_t i : chosen) {
+  for (const std::size_t i : choose_random(tasks.size(), options.finetune_tasks, options.seed)) {
     tuning.insert(tasks[i]);
-    selected.push_back(points[i]);
   }
-  fmt::print("Selected {} tasks: {} using the '{}' method, with the diff2origin of {:.4f}\n",
-             chosen.size(), fmt::join(tuning, ", "), options.sampling,
-             moment_discrepancy(points, selected));
+  fmt::print("Selected {} tasks: {}\n", tuning.size(), fmt::join(tuning, ", "));
   std::vector<Label> test;
   for (const Label& label : fold.test) {
     (tuning.contains(data.programs[label.query.program].task) ? fold.tune : test).push_back(label);
@@ -52,13 +41,16 @@ void choose_tuning(const Dataset& data, const Options& options, Fold& fold) {
 
 /// Takes over the split that predictor.json records. False if it has none.
 bool take_saved_split(Options& options) {
-  const auto saved =
-      base::parse_json_file(std::filesystem::path(options.cache_dir) / "predictor.json");
+  const auto file = predictor_folder(options) / "predictor.json";
+  const auto saved = base::parse_json_file(file);
   if (!saved.contains("mode")) return false;
-  options.mode = saved.at("mode");
-  options.seed = saved.value("seed", options.seed);
-  options.finetune_tasks = saved.value("finetune_tasks", std::size_t{0});
-  options.sampling = saved.value("sampling", options.sampling);
+  try {
+    options.mode = saved.at("mode");
+    options.seed = saved.value("seed", options.seed);
+    options.finetune_tasks = saved.value("finetune_tasks", std::size_t{0});
+  } catch (const nlohmann::json::exception&) {
+    throw base::UsageError(file.string() + " is damaged; `sluice predict train` makes one");
+  }
   return true;
 }
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -10,31 +12,40 @@ namespace {
 
 using nlohmann::json;
 
-/// {"programs": [lines of a pack], "task": theirs} -> {"ok": true, "seconds": [..]}.
-json answer_to(const std::string& line, const LatencyModel& model,
-               const std::vector<DeviceInfo>& devices) {
+/// The programs of a request that can be read. `read`: for each of the request, whether it can.
+Dataset read_programs(const json& request, std::vector<bool>& read) {
+  Dataset data;
+  data.tasks.push_back(task_of(std::get<profiler::Task>(profiler::pack_entry(request.at("task")))));
+  std::string why;
+  for (const json& line : request.at("programs")) {
+    try {
+      data.programs.push_back(program_of(std::get<profiler::Program>(profiler::pack_entry(line))));
+      read.push_back(true);
+    } catch (const base::UsageError& error) {  // one of many must not end a tuning
+      read.push_back(false);
+      why = error.what();
+    }
+  }
+  if (!read.empty() && data.programs.empty()) throw base::UsageError(why);
+  return data;
+}
+
+/// {"programs": [lines of a pack], "task": theirs} -> {"ok": true, "seconds": [..]}, with null for
+/// a program that cannot be read.
+json answer_to(const std::string& line, const LatencyModel& model, const DeviceInfo& device) {
   try {
     const json request = json::parse(line);
-    const json& programs = request.at("programs");
-    if (programs.empty()) return {{"ok", true}, {"seconds", json::array()}};
-    const auto task = std::get<profiler::Task>(profiler::pack_entry(request.at("task")));
-    Dataset data;
-    data.devices = {devices[0].name};
-    data.tasks.emplace_back();
-    std::vector<Query> queries;
-    for (const json& program : programs) {
-      queries.push_back({data.programs.size(), 0});
-      data.programs.push_back(
-          program_of(std::get<profiler::Program>(profiler::pack_entry(program)), task, "rank"));
+    if (request.at("programs").empty()) return {{"ok", true}, {"seconds", json::array()}};
+    std::vector<bool> read;
+    const auto predicted = predict_on(device, model, read_programs(request, read));
+    if (!std::ranges::all_of(predicted, [](double s) { return std::isfinite(s); })) {
+      throw base::UsageError("this predictor needs times of the programs on another device");
     }
-    return {{"ok", true}, {"seconds", model.predict(data, devices, queries)}};
-  } catch (const json::exception& error) {
-    return {{"ok", false}, {"error", error.what()}};
-  } catch (const base::UsageError& error) {
-    return {{"ok", false}, {"error", error.what()}};
-  } catch (const std::bad_variant_access&) {
-    return {{"ok", false}, {"error", "rank: a line of a pack of another kind"}};
-  } catch (const base::RunError& error) {
+    json seconds = json::array();
+    std::size_t at = 0;
+    for (const bool each : read) seconds.push_back(each ? json(predicted[at++]) : json());
+    return {{"ok", true}, {"seconds", seconds}};
+  } catch (const std::exception& error) {
     return {{"ok", false}, {"error", error.what()}};
   }
 }
@@ -43,15 +54,11 @@ json answer_to(const std::string& line, const LatencyModel& model,
 
 /// Answers each line of standard input with one line, until it ends.
 void rank_command(const Options& options) {
-  if (options.device_name.empty()) {
-    throw base::UsageError("--device-name is missing: the device that the programs will run on");
-  }
-  const auto known = read_devices(devices_file(options).string());
-  const std::vector<DeviceInfo> devices{device_info(known, options.device_name)};
+  const DeviceInfo device = device_asked_for(options);
   const auto model = load_predictor(options);
   std::string line;
   while (std::getline(std::cin, line)) {
-    std::cout << answer_to(line, *model, devices).dump() << std::endl;
+    std::cout << answer_to(line, *model, device).dump() << std::endl;
   }
 }
 

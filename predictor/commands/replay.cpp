@@ -64,7 +64,7 @@ void write_statistic(std::ofstream& out, const Loaded& loaded, const Network& ne
     std::ranges::replace(key, '"', '\'');
     out << fmt::format("{},{:.6g},,{:.6g},{},{},{},{:.0f},\"{}\",{},{}\n", task.id,
                        found.labels[i].seconds, found.predicted[i], found.weight.at(found.tasks[i]),
-                       program.leaves.size(), device, task.flop, key, network.name, network.batch);
+                       program.leaves, device, task.flop, key, network.name, network.batch);
   }
 }
 
@@ -106,7 +106,7 @@ void replay_network(const Options& options, const Loaded& loaded, const LatencyM
 }  // namespace
 
 void replay_command(const Options& options) {
-  const Loaded loaded = load(options.inputs[0], options);
+  const Loaded loaded = load(options);
   if (loaded.data.networks.empty()) throw base::UsageError("the data set has no networks");
   // Refuse a name that is not there.
   if (!options.networks.empty()) (void)tasks_of(loaded.data, options.networks);

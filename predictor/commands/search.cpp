@@ -1,8 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
-#include <numeric>
+#include <map>
 
 #include "base/error.hpp"
 #include "predictor/commands/commands.hpp"
@@ -14,25 +15,29 @@ namespace fs = std::filesystem;
 
 /// Ranks the programs of a pack, measured or not.
 void search_command(const Options& options) {
-  if (options.device_name.empty()) {
-    throw base::UsageError("--device-name is missing: the device that the programs will run on");
-  }
+  const DeviceInfo device = device_asked_for(options);
   Dropped ignored;
-  Dataset data = make_dataset(options.inputs, false, ignored);
-  const auto known = read_devices(devices_file(options).string());
-  const std::vector<DeviceInfo> devices{device_info(known, options.device_name)};
+  const Dataset data = make_dataset(options.inputs, false, ignored);
   const auto model = load_predictor(options);
-  std::vector<Query> queries;
-  for (std::size_t p = 0; p < data.programs.size(); ++p) queries.push_back({p, 0});
-  const auto predicted = model->predict(data, devices, queries);
+  const auto predicted = predict_on(device, *model, data);
+  // Of the programs that the model can predict.
+  std::map<std::size_t, std::vector<std::size_t>> groups;
+  std::size_t known = 0;
+  for (std::size_t p = 0; p < predicted.size(); ++p) {
+    if (!std::isfinite(predicted[p])) continue;
+    groups[data.programs[p].task].push_back(p);
+    ++known;
+  }
+  if (known == 0) {
+    throw base::UsageError("the predictor has no way to predict any of these programs on " +
+                           device.name + "; train one");
+  }
   const fs::path folder = results_folder(options);
   fs::create_directories(folder);
   const fs::path file = folder / "schedules.csv";
   std::ofstream out(file);
   out << "task,name,rank,program,index,predicted_s\n";
-  const auto groups = by_task(data, queries);
-  for (const auto& [task, programs] : groups) {
-    std::vector<std::size_t> order = programs;
+  for (auto& [task, order] : groups) {
     std::ranges::stable_sort(order, {}, [&](std::size_t p) { return predicted[p]; });
     for (std::size_t rank = 0; rank < std::min(options.top, order.size()); ++rank) {
       const Program& program = data.programs[order[rank]];
@@ -41,8 +46,10 @@ void search_command(const Options& options) {
     }
   }
   if (!out.flush()) throw base::RunError("cannot write " + file.string());
-  fmt::print("{}: the {} fastest of {} programs for each of {} tasks on {}\n", file.string(),
-             options.top, data.programs.size(), groups.size(), options.device_name);
+  fmt::print(
+      "{}: the {} fastest of {} programs for each of {} tasks on {}{}\n", file.string(),
+      options.top, known, groups.size(), device.name,
+      known < predicted.size() ? fmt::format("; {} not predicted", predicted.size() - known) : "");
 }
 
 }  // namespace sluice::predictor

@@ -10,12 +10,6 @@
 
 namespace sluice::predictor {
 
-std::size_t Dataset::most_leaves() const {
-  std::size_t most = 0;
-  for (const Program& program : programs) most = std::max(most, program.leaves.size());
-  return most;
-}
-
 const Task& Dataset::task_of(const Query& query) const {
   return tasks[programs[query.program].task];
 }

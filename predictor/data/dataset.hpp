@@ -1,22 +1,16 @@
 #pragma once
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "predictor/source/kernel_counts.hpp"
+
 /// What the predictors learn from: tensor programs, and the time of each on one or several devices.
 namespace sluice::predictor {
-
-/// Features of a store statement, as in packs.
-inline constexpr std::size_t kStoreFeatures = 164;
-/// How the program is launched, see launch_features(). All its leaves have the same.
-inline constexpr std::size_t kLaunchFeatures = 12;
-inline constexpr std::size_t kFeatures = kStoreFeatures + kLaunchFeatures;
-
-using Leaf = std::array<float, kFeatures>;
 
 /// What a prediction needs of a profiler::Task.
 struct Task {
@@ -28,13 +22,26 @@ struct Task {
   double bytes = 0;  ///< Of its inputs and outputs.
 };
 
+struct CountedKernel {
+  double blocks = 1;
+  double threads = 1;  ///< Of a block.
+  KernelCounts counts{};
+};
+
+/// What the compiler said of a program.
+struct Compiled {
+  double registers = 0;    ///< Of a thread; the most of all kernels.
+  double spill_bytes = 0;  ///< Likewise.
+};
+
 /// What a prediction needs of a profiler::Program.
 struct Program {
   std::string id{};
   std::size_t task = 0;
-  std::int64_t index = 0;  ///< In the config space of the task.
-  std::vector<Leaf> leaves{};
-  std::vector<std::int32_t> positions{};  ///< Of each leaf, in the pre-order walk of the tree.
+  std::int64_t index = 0;                ///< In the config space of the task.
+  std::size_t leaves = 0;                ///< Store statements.
+  std::vector<CountedKernel> kernels{};  ///< At least one.
+  std::optional<Compiled> compiled{};    ///< If it was compiled.
 };
 
 /// A program on a device.
@@ -57,7 +64,6 @@ struct Network {
     std::vector<std::size_t> after{};  ///< Earlier calls whose output it reads.
   };
   std::string name{};
-  std::string target{};
   std::int64_t batch = 1;
   std::vector<Call> calls{};  ///< In the order of execution.
 };
@@ -69,8 +75,6 @@ struct Dataset {
   std::vector<Program> programs{};
   std::vector<Label> labels{};
 
-  /// The most leaves of a program; 0 without programs.
-  [[nodiscard]] std::size_t most_leaves() const;
   [[nodiscard]] const Task& task_of(const Query& query) const;
   /// The device with this name, in any case of letters. Throws base::UsageError with the known
   /// ones.

@@ -1,10 +1,10 @@
 #include "predictor/data/devices.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <strings.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <sstream>
 
@@ -13,20 +13,14 @@
 namespace sluice::predictor {
 namespace {
 
-constexpr const char* kHead =
-    "name,clock_mhz,memory_gb,shared_kb,l2_mb,l1_kb,bandwidth_gbs,fp32_tflops,launch_us";
-
-std::array<double DeviceInfo::*, 8> numbers() {
-  return {&DeviceInfo::clock_mhz,   &DeviceInfo::memory_gb, &DeviceInfo::shared_kb,
-          &DeviceInfo::l2_mb,       &DeviceInfo::l1_kb,     &DeviceInfo::bandwidth_gbs,
-          &DeviceInfo::fp32_tflops, &DeviceInfo::launch_us};
-}
+constexpr const char* kHead = "name,clock_mhz,shared_kb,bandwidth_gbs,fp32_tflops";
 
 DeviceInfo parse_line(const std::string& line, const std::string& where) {
   std::istringstream cells(line);
   DeviceInfo device;
   std::getline(cells, device.name, ',');
-  for (const auto member : numbers()) {
+  for (const auto member : {&DeviceInfo::clock_mhz, &DeviceInfo::shared_kb,
+                            &DeviceInfo::bandwidth_gbs, &DeviceInfo::fp32_tflops}) {
     std::string cell;
     std::getline(cells, cell, ',');
     char* end = nullptr;
@@ -41,17 +35,6 @@ DeviceInfo parse_line(const std::string& line, const std::string& where) {
 
 }  // namespace
 
-std::array<float, kDeviceNumbers> device_numbers(const DeviceInfo& d) {
-  const auto ratio = [](double value, double large) {
-    return static_cast<float>(std::log2(value / large));
-  };
-  return {1.0F, static_cast<float>(d.clock_mhz / 2000), ratio(d.memory_gb, 64),
-          ratio(d.shared_kb, 256), ratio(d.l2_mb, 64), ratio(d.l1_kb, 256),
-          ratio(d.bandwidth_gbs, 2048),
-          // A share of a GPU differs from the GPU in this number only.
-          ratio(d.fp32_tflops, 12)};
-}
-
 std::vector<DeviceInfo> read_devices(const std::string& file) {
   std::ifstream in(file);
   if (!in) throw base::UsageError("cannot read the devices in " + file);
@@ -64,28 +47,17 @@ std::vector<DeviceInfo> read_devices(const std::string& file) {
   return devices;
 }
 
-void save_device(const std::string& file, const DeviceInfo& device) {
-  std::vector<DeviceInfo> devices;
-  if (std::ifstream(file)) devices = read_devices(file);
-  std::erase_if(devices, [&](const DeviceInfo& other) { return other.name == device.name; });
-  devices.push_back(device);
-  std::ofstream out(file);
-  out << kHead << '\n';
-  for (const DeviceInfo& each : devices) {
-    out << each.name;
-    for (const auto member : numbers()) out << ',' << fmt::format("{:.6g}", each.*member);
-    out << '\n';
-  }
-  if (!out.flush()) throw base::RunError("cannot write " + file);
-}
-
 const DeviceInfo& device_info(const std::vector<DeviceInfo>& devices, const std::string& name) {
   const auto found = std::ranges::find_if(devices, [&](const DeviceInfo& device) {
     return strcasecmp(device.name.c_str(), name.c_str()) == 0;
   });
   if (found != devices.end()) return *found;
-  throw base::UsageError("no device '" + name +
-                         "' in devices.csv; add its line, or run `sluice predict profile` on it");
+  std::vector<std::string> names;
+  for (const DeviceInfo& device : devices) names.push_back(device.name);
+  throw base::UsageError(fmt::format(
+      "no device '{}' in devices.csv, which has {}; give --devices a copy of it with a line of its "
+      "data sheet",
+      name, fmt::join(names, ", ")));
 }
 
 }  // namespace sluice::predictor

@@ -4,13 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <tuple>
+#include <variant>
 
 #include "base/error.hpp"
+#include "predictor/source/count_kernels.hpp"
 #include "profiler/packs/pack.hpp"
 #include "profiler/records/record.hpp"
 
@@ -81,24 +82,35 @@ double bytes_of(const profiler::Task& task) {
 
 class Maker {
  public:
+  /// Reads one entry after the other: the sources of a whole pack are gigabytes.
   void add_pack(const std::string& file) {
-    const profiler::Pack pack = profiler::read_pack(file);
-    if (pack.torn) report_torn(file);
-    for (const auto& [id, task] : pack.tasks) add_task(task, pack.header.target);
-    for (const auto& network : pack.networks) add_network(network, pack.header.target);
-    for (const auto& program : pack.programs) {
-      const auto task = pack.tasks.find(program.task);
-      if (task == pack.tasks.end()) {
-        throw base::UsageError(fmt::format("{}: program {} is of task {}, which is not in the pack",
-                                           file, program.id, program.task));
+    profiler::PackReader reader(file);
+    std::string target;
+    while (const auto entry = reader.next()) {
+      if (const auto* header = std::get_if<profiler::PackHeader>(&*entry)) {
+        target = header->target;
+      } else if (const auto* task = std::get_if<profiler::Task>(&*entry)) {
+        add_task(*task, target);
+      } else if (const auto* network = std::get_if<profiler::Network>(&*entry)) {
+        add_network(*network, target);
+      } else {
+        add_program(std::get<profiler::Program>(*entry));
       }
-      add_program(program, task->second, file);
+    }
+    if (reader.torn()) report_torn(file);
+    for (const Program& program : data.programs) {
+      const Task& task = data.tasks[program.task];
+      if (!task.target.empty()) continue;
+      throw base::UsageError(fmt::format("{}: program {} is of task {}, which is not in the pack",
+                                         file, program.id, task.id));
     }
   }
 
   void add_record(const profiler::Record& record, Dropped& dropped) {
     const auto program = record.details ? programs_.find(record.details->program) : programs_.end();
-    if (program == programs_.end() || record.details->device.empty()) {
+    if (record.details && sourceless_.contains(record.details->program)) {
+      ++dropped.sourceless;
+    } else if (program == programs_.end() || record.details->device.empty()) {
       ++dropped.unknown;
     } else if (record.error != profiler::MeasureError::kNone || record.seconds.empty()) {
       ++dropped.failed;
@@ -110,6 +122,11 @@ class Maker {
       ++dropped.brief;
     } else {
       const Query query{program->second, device(record.details->device)};
+      if (record.details->registers > 0) {
+        data.programs[query.program].compiled = {
+            .registers = double(record.details->registers),
+            .spill_bytes = double(record.details->spill_bytes)};
+      }
       const auto [place, added] =
           labels_.try_emplace({query.program, query.device}, data.labels.size());
       if (added) {
@@ -132,27 +149,30 @@ class Maker {
 
   void add_task(const profiler::Task& from, const std::string& target) {
     Task& task = data.tasks[task_number(from.id)];
-    task.name = from.name;
+    task = task_of(from);
     task.target = target;
-    task.workload_key = from.workload_key;
-    task.flop = from.flop;
-    task.bytes = bytes_of(from);
   }
 
   /// A network may be in several packs, each with some programs of its tasks.
   void add_network(const profiler::Network& from, const std::string& target) {
     if (!networks_.insert({from.name, target, from.batch}).second) return;
-    Network network{.name = from.name, .target = target, .batch = from.batch, .calls = {}};
+    Network network{.name = from.name, .batch = from.batch, .calls = {}};
     for (const auto& call : from.calls) {
       network.calls.push_back({task_number(call.task), call.after});
     }
     data.networks.push_back(std::move(network));
   }
 
-  void add_program(const profiler::Program& from, const profiler::Task& task,
-                   const std::string& file) {
-    if (!programs_.try_emplace(from.id, data.programs.size()).second) return;
-    Program program = program_of(from, task, file);
+  void add_program(const profiler::Program& from) {
+    if (programs_.contains(from.id)) return;
+    // Another pack may have its source.
+    if (from.kernels.empty() || from.source.empty()) {
+      sourceless_.insert(from.id);
+      return;
+    }
+    sourceless_.erase(from.id);
+    Program program = program_of(from);
+    programs_.emplace(from.id, data.programs.size());
     program.task = task_number(from.task);
     data.programs.push_back(std::move(program));
   }
@@ -166,56 +186,35 @@ class Maker {
 
   std::map<std::string, std::size_t> tasks_;
   std::map<std::string, std::size_t> programs_;
+  std::set<std::string> sourceless_;
   std::set<std::tuple<std::string, std::string, std::int64_t>> networks_;
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> labels_;
 };
 
 }  // namespace
 
-std::array<float, kLaunchFeatures> launch_features(const std::vector<profiler::Kernel>& kernels,
-                                                   const profiler::Task& task) {
-  constexpr std::uint64_t kWarp = 32;
-  std::uint64_t all = 0, least = 0, unused = 0, local = 0, shared = 0;
-  for (const profiler::Kernel& kernel : kernels) {
-    const std::uint64_t threads = kernel.threads();
-    all += kernel.all_threads();
-    least = least == 0 ? threads : std::min(least, threads);
-    unused = std::max(unused, (kWarp - threads % kWarp) % kWarp);
-    local = std::max<std::uint64_t>(local, kernel.local);
-    shared = std::max<std::uint64_t>(shared, std::uint64_t{kernel.shared} + kernel.static_shared);
-  }
-  const profiler::Kernel* const largest = profiler::widest(kernels);
-  const std::uint64_t blocks = largest == nullptr ? 0 : largest->blocks();
-  const std::uint64_t threads = largest == nullptr ? 0 : largest->threads();
-  const double each = static_cast<double>(std::max<std::uint64_t>(all, 1));
-  const double bytes = bytes_of(task);
-  const auto real = [](std::uint64_t n) { return static_cast<double>(n); };
-  std::array<double, kLaunchFeatures> numbers{
-      real(kernels.size()), real(blocks), real(threads), real(all), real(least),      real(unused),
-      real(local),          real(shared), task.flop,     bytes,     task.flop / each, bytes / each};
-  std::array<float, kLaunchFeatures> found{};
-  std::ranges::transform(numbers, found.begin(),
-                         [](double n) { return static_cast<float>(std::log2(1 + n)); });
-  return found;
+Task task_of(const profiler::Task& from) {
+  return {.id = from.id,
+          .name = from.name,
+          .workload_key = from.workload_key,
+          .flop = from.flop,
+          .bytes = bytes_of(from)};
 }
 
-Program program_of(const profiler::Program& from, const profiler::Task& task,
-                   const std::string& file) {
+Program program_of(const profiler::Program& from) {
+  if (from.kernels.empty() || from.source.empty()) {
+    throw base::UsageError(fmt::format(
+        "program {} has no source of kernels for a GPU, which a prediction reads; `sluice programs "
+        "make --resume -o PACK` writes it",
+        from.id));
+  }
   Program program{.id = from.id,
                   .index = static_cast<std::int64_t>(from.index),
-                  .positions = {from.position.begin(), from.position.end()}};
-  const auto launch = launch_features(from.kernels, task);
-  for (const auto& of_leaf : from.features) {
-    if (of_leaf.size() != kStoreFeatures) {
-      throw base::UsageError(fmt::format("{}: program {} has {} features of a leaf, not {}", file,
-                                         from.id, of_leaf.size(), kStoreFeatures));
-    }
-    Leaf& leaf = program.leaves.emplace_back();
-    std::ranges::copy(launch, std::ranges::copy(of_leaf, leaf.begin()).out);
-  }
-  if (program.leaves.empty() || program.positions.size() != program.leaves.size()) {
-    throw base::UsageError(fmt::format("{}: program {} has {} leaves and {} positions", file,
-                                       from.id, program.leaves.size(), program.positions.size()));
+                  .leaves = from.features.size()};
+  const auto counts = count_kernels(from);
+  for (std::size_t k = 0; k < counts.size(); ++k) {
+    program.kernels.push_back({static_cast<double>(from.kernels[k].blocks()),
+                               static_cast<double>(from.kernels[k].threads()), counts[k]});
   }
   return program;
 }
@@ -231,15 +230,31 @@ Dataset make_dataset(const std::vector<std::string>& inputs, bool need_labels, D
     if (found.torn) report_torn(file);
   }
   if (maker.data.programs.empty()) {
-    throw base::UsageError("-i: no programs; give a pack that `sluice programs make` made");
+    throw base::UsageError(
+        "-i: no programs for a GPU with sources; give a pack that `sluice programs make` made");
   }
   if (need_labels && maker.data.labels.empty()) {
     throw base::UsageError(fmt::format(
         "-i: no measured program; give the records that `sluice opbench measure` wrote of these "
-        "packs ({} failed, {} disturbed, {} uneven, {} of unknown programs)",
-        dropped.failed, dropped.disturbed, dropped.uneven, dropped.unknown));
+        "packs ({} failed, {} disturbed, {} uneven, {} without source, {} of unknown programs)",
+        dropped.failed, dropped.disturbed, dropped.uneven, dropped.sourceless, dropped.unknown));
   }
   return std::move(maker.data);
+}
+
+void write_counts(const std::string& file, const Dataset& data) {
+  std::ofstream out(file);
+  out << "program,kernel,blocks,threads,fma,global_load_sectors,global_store_sectors,"
+         "shared_load_wavefronts,shared_store_wavefronts\n";
+  for (const Program& program : data.programs) {
+    for (std::size_t k = 0; k < program.kernels.size(); ++k) {
+      const auto& [blocks, threads, c] = program.kernels[k];
+      out << fmt::format("{},{},{},{},{},{},{},{},{}\n", program.id, k, blocks, threads, c.fma,
+                         c.global_load_sectors, c.global_store_sectors, c.shared_load_wavefronts,
+                         c.shared_store_wavefronts);
+    }
+  }
+  if (!out.flush()) throw base::RunError("cannot write " + file);
 }
 
 void write_tasks(const std::string& file, const Dataset& data) {

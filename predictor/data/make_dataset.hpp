@@ -1,6 +1,4 @@
 #pragma once
-#include <array>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -11,11 +9,12 @@ namespace sluice::predictor {
 
 /// Records that do not become labels, by reason.
 struct Dropped {
-  std::size_t failed = 0;     ///< The program did not compile, run, or compute the right result.
-  std::size_t disturbed = 0;  ///< Something else ran on the GPU.
-  std::size_t uneven = 0;     ///< The longest repeat took 1.2 times the shortest or more.
-  std::size_t brief = 0;      ///< Shorter than 1 us.
-  std::size_t unknown = 0;    ///< No pack has the program, or the record names no device.
+  std::size_t failed = 0;      ///< The program did not compile, run, or compute the right result.
+  std::size_t disturbed = 0;   ///< Something else ran on the GPU.
+  std::size_t uneven = 0;      ///< The longest repeat took 1.2 times the shortest or more.
+  std::size_t brief = 0;       ///< Shorter than 1 us.
+  std::size_t sourceless = 0;  ///< No pack has its source; that of a program for a CPU is not kept.
+  std::size_t unknown = 0;     ///< No pack has the program, or the record names no device.
   std::size_t repeated = 0;  ///< A later record of the same program on the same device replaced it.
 };
 
@@ -25,18 +24,13 @@ struct Dropped {
 [[nodiscard]] Dataset make_dataset(const std::vector<std::string>& inputs, bool need_labels,
                                    Dropped& dropped);
 
-/// Logarithms, base 2, of 1 + n, where n is: kernels; blocks and threads of a block of the kernel
-/// with the most threads; threads of all kernels; threads of the smallest block; lanes without a
-/// thread in the last warp of a block; the most bytes of local and of shared arrays of a kernel;
-/// flop and bytes of the task; flop and bytes for each of all threads. A CPU has one thread in no
-/// kernel.
-[[nodiscard]] std::array<float, kLaunchFeatures> launch_features(
-    const std::vector<profiler::Kernel>& kernels, const profiler::Task& task);
+[[nodiscard]] Task task_of(const profiler::Task& from);
 
-/// A program of task 0. `file` comes first in an error. Throws base::UsageError if it does not have
-/// kStoreFeatures features and a position for each leaf.
-[[nodiscard]] Program program_of(const profiler::Program& from, const profiler::Task& task,
-                                 const std::string& file);
+/// A program of task 0. Throws base::UsageError if it has no kernels, or not their source.
+[[nodiscard]] Program program_of(const profiler::Program& from);
+
+/// Writes counts.csv, a line for each kernel: what a warp of it does, as ncu counts it too.
+void write_counts(const std::string& file, const Dataset& data);
 
 /// Writes tasks.csv: number, id, name, target, flop, bytes, programs, labels, networks.
 void write_tasks(const std::string& file, const Dataset& data);

@@ -5,13 +5,17 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
+#include <numeric>
+#include <random>
 #include <set>
 
 #include "base/error.hpp"
-#include "predictor/math/sampling.hpp"
 
 namespace sluice::predictor {
 namespace {
+
+constexpr const char* kChoices = "sampleN, list-I-J.., network-A-B.. or without-A-B..";
 
 std::vector<std::string> split_at(const std::string& text, char separator) {
   std::vector<std::string> parts;
@@ -46,11 +50,12 @@ std::size_t to_number(const std::string& text, const std::string& part,
 }
 
 bool is_choice(const std::string& text) {
-  return text.starts_with("sample") || text.starts_with("list-") || text.starts_with("network-");
+  return text.starts_with("sample") || text.starts_with("list-") || text.starts_with("network-") ||
+         text.starts_with("without-");
 }
 
 void parse_choice(const std::string& text, Mode& mode) {
-  const std::string allowed = "sampleN, list-I-J.. or network-A-B..";
+  const std::string allowed = kChoices;
   if (text.starts_with("sample")) {
     mode.sample = to_number(text.substr(6), text, allowed);
     if (*mode.sample == 0) refuse(text, allowed);
@@ -58,6 +63,8 @@ void parse_choice(const std::string& text, Mode& mode) {
     for (const std::string& item : names_after(text, "list-", allowed)) {
       mode.list.push_back(to_number(item, text, allowed));
     }
+  } else if (text.starts_with("without-")) {
+    mode.without = names_after(text, "without-", allowed);
   } else {
     mode.networks = names_after(text, "network-", allowed);
   }
@@ -84,19 +91,18 @@ void parse_source(const std::string& text, Mode& mode) {
   mode.devices = split_at(halves[0], ',');
   if (std::ranges::find(mode.devices, "") != mode.devices.end()) refuse(text, "names of devices");
   if (halves.size() == 2) {
-    if (!is_choice(halves[1])) refuse(halves[1], "sampleN, list-I-J.. or network-A-B..");
+    if (!is_choice(halves[1])) refuse(halves[1], kChoices);
     parse_choice(halves[1], mode);
   }
 }
 
-/// As a user has to write it in a mode.
-std::string in_mode(std::string network) {
-  std::ranges::replace(network, '-', '_');
-  return network;
-}
-
 std::vector<bool> chosen_tasks(const Dataset& data, const Mode& mode, std::uint64_t seed) {
   if (!mode.networks.empty()) return tasks_of(data, mode.networks);
+  if (!mode.without.empty()) {
+    auto others = tasks_of(data, mode.without);
+    others.flip();
+    return others;
+  }
   std::vector<bool> wanted(data.tasks.size(), !mode.sample && mode.list.empty());
   for (const std::size_t task : mode.list) {
     if (task >= wanted.size()) {
@@ -136,6 +142,16 @@ void split_every_fifth(std::vector<Label> labels, Fold& fold) {
 
 }  // namespace
 
+std::vector<std::size_t> choose_random(std::size_t points, std::size_t count, std::uint64_t seed) {
+  std::vector<std::size_t> all(points);
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  std::vector<std::size_t> chosen;
+  std::mt19937_64 random(seed);
+  std::ranges::sample(all, std::back_inserter(chosen),
+                      static_cast<std::ptrdiff_t>(std::min(count, points)), random);
+  return chosen;
+}
+
 Mode parse_mode(const std::string& text) {
   Mode mode;
   if (text.empty()) return mode;
@@ -172,7 +188,11 @@ std::vector<bool> tasks_of(const Dataset& data, const std::vector<std::string>& 
     }
     if (found) continue;
     std::set<std::string> known;
-    for (const Network& network : data.networks) known.insert(in_mode(network.name));
+    for (const Network& network : data.networks) {
+      std::string in_mode = network.name;
+      std::ranges::replace(in_mode, '-', '_');
+      known.insert(in_mode);
+    }
     throw base::UsageError(
         fmt::format("no network '{}' in the data set, which has {}; write _ for - in their names",
                     name, fmt::join(known, ", ")));

@@ -11,6 +11,7 @@ namespace sluice::predictor {
 /// Which labels are used, and which of them test: SOURCE[.SPLIT], or SPLIT alone.
 ///   SOURCE  DEVICE[,DEVICE..][:CHOICE], or CHOICE: of all devices
 ///   CHOICE  sampleN | list-I-J.. | network-A-B..     N random tasks; task numbers; networks
+///           without-A-B..                            the tasks of no such network
 ///   SPLIT   by_net:test-A-B..                        every task of these networks tests
 ///           by_device:train-A-B..,test-C-D..
 /// Without SPLIT every fifth label, in the order of time, tests. Letters of either case; networks
@@ -20,11 +21,16 @@ struct Mode {
   std::optional<std::size_t> sample;
   std::vector<std::size_t> list;
   std::vector<std::string> networks;
+  std::vector<std::string> without;
   std::vector<std::string> test_networks;
   std::vector<std::string> train_devices;
   std::vector<std::string> test_devices;
   bool operator==(const Mode&) const = default;
 };
+
+/// `count` of the numbers below `all` at random, in their order; all of them if there are fewer.
+[[nodiscard]] std::vector<std::size_t> choose_random(std::size_t all, std::size_t count,
+                                                     std::uint64_t seed);
 
 /// Throws base::UsageError that names the part that is wrong.
 [[nodiscard]] Mode parse_mode(const std::string& text);

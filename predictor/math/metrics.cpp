@@ -7,6 +7,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/statistics.hpp"
+
 namespace sluice::predictor {
 namespace {
 
@@ -116,17 +118,20 @@ Metrics measure(const Dataset& data, std::span<const Label> labels,
   metrics.count = labels.size();
   const double n = static_cast<double>(labels.size());
   double relative = 0;
+  std::vector<double> errors;
   double squared = 0;
   double mean = 0;
   for (const Label& label : labels) mean += label.seconds / n;
   double spread = 0;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const double measured = labels[i].seconds;
-    relative += relative_error(measured, predicted[i]);
+    errors.push_back(relative_error(measured, predicted[i]));
+    relative += errors.back();
     squared += (predicted[i] - measured) * (predicted[i] - measured);
     spread += (measured - mean) * (measured - mean);
   }
   metrics.mape = share(relative, n);
+  if (!errors.empty()) metrics.median = base::percentile(errors, 0.5);
   metrics.rmse = std::sqrt(share(squared, n));
   metrics.r2 = 1 - share(squared, spread);
   const auto groups = groups_of(data, labels, predicted, weights);
@@ -146,6 +151,7 @@ Metrics measure(const Dataset& data, std::span<const Label> labels,
 std::vector<std::pair<std::string, double>> columns(const Metrics& m) {
   return {{"count", static_cast<double>(m.count)},
           {"mape", m.mape},
+          {"median", m.median},
           {"rmse_s", m.rmse},
           {"r2", m.r2},
           {"pairs", m.pairs},

@@ -11,14 +11,15 @@ namespace sluice::predictor {
 /// does not have what a metric needs.
 struct Metrics {
   std::size_t count = 0;
-  double mape = 0;   ///< Mean of |predicted - measured| / measured.
-  double rmse = 0;   ///< Seconds.
-  double r2 = 0;     ///< Coefficient of determination, of seconds.
-  double pairs = 0;  ///< Share of pairs of programs of one task that are in the right order.
-  double top1 = 0;   ///< Share of tasks whose fastest program is predicted to be the fastest.
-  double top5 = 0;   ///< Share of tasks whose fastest program is among the five fastest predicted.
-  double peak1 = 0;  ///< Time of the fastest programs over that of those predicted to be.
-  double peak5 = 0;  ///< The same, of the best of the five fastest predicted.
+  double mape = 0;    ///< Mean of |predicted - measured| / measured.
+  double median = 0;  ///< Of the same.
+  double rmse = 0;    ///< Seconds.
+  double r2 = 0;      ///< Coefficient of determination, of seconds.
+  double pairs = 0;   ///< Share of pairs of programs of one task that are in the right order.
+  double top1 = 0;    ///< Share of tasks whose fastest program is predicted to be the fastest.
+  double top5 = 0;    ///< Share of tasks whose fastest program is among the five fastest predicted.
+  double peak1 = 0;   ///< Time of the fastest programs over that of those predicted to be.
+  double peak5 = 0;   ///< The same, of the best of the five fastest predicted.
   double within5 = 0;  ///< Share of predictions that are off by at most 5 %.
   double within10 = 0;
   double within20 = 0;

@@ -36,7 +36,7 @@ struct RunOptions {
   int threads = 1;
   unsigned jobs = 0;  ///< 0: as many as suit the target.
   double compile_limit_s = MeasureOptions{}.compile_limit_s;
-  std::string predictor = "predictor-cache";
+  std::string predictor;
   std::string predictor_device;
 };
 
@@ -184,6 +184,9 @@ void write_fastest(const RunOptions& options, const RunName& name, const Importe
 int run_model(const RunOptions& options) {
   if (options.executor == "torch") become_operators(options);
   const std::string target = tvm_target(options.target);
+  if (options.tuning.tuner == "predict" && options.target == "llvm") {
+    throw base::UsageError("--tuner predict is for GPUs: no predictor learns programs for a CPU");
+  }
   std::error_code error;
   fs::create_directories(options.out, error);
   if (error || access(options.out.c_str(), W_OK) != 0) {
@@ -280,8 +283,7 @@ void add_run_command(CLI::App& app, CommandBody& run) {
       ->check(base::one_of(tuner_names()));
   command
       ->add_option("--predictor", options->predictor,
-                   "--tuner predict: the --cache_dir of a trained sluice predict")
-      ->capture_default_str()
+                   "--tuner predict: the --cache_dir of sluice predict (default: its default)")
       ->type_name("DIR");
   command
       ->add_option("--predictor-device", options->predictor_device,

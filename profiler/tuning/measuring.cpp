@@ -28,7 +28,7 @@ class ServedMeasuring : public TaskMeasuring {
 
   std::vector<std::optional<Program>> described(
       const std::vector<std::uint64_t>& indices) override {
-    return server_.apply(task_.id, indices, {"features", "kernels"});
+    return server_.apply(task_.id, indices, {"source"});
   }
 
   std::vector<std::vector<std::vector<float>>> features(

@@ -24,7 +24,8 @@ class TaskMeasuring {
   /// The features of programs of the task; empty where the space refuses the index.
   [[nodiscard]] virtual std::vector<std::vector<std::vector<float>>> features(
       const std::vector<std::uint64_t>& indices) = 0;
-  /// Programs of the task with their features; nothing where the space refuses the index.
+  /// Programs of the task as `sluice predict rank` reads them; nothing where the space refuses the
+  /// index.
   [[nodiscard]] virtual std::vector<std::optional<Program>> described(
       const std::vector<std::uint64_t>& indices) = 0;
   /// A record of TVM's own schedule for the task; nothing if it has none for this target.

@@ -13,12 +13,10 @@ using nlohmann::json;
 constexpr double kLimitS = 300;
 
 std::vector<std::string> command_of(const std::string& folder, const std::string& device) {
-  return {base::Install::of_this_program().subcommand("predict"),
-          "rank",
-          "--cache_dir",
-          folder,
-          "--device-name",
-          device};
+  std::vector<std::string> command{base::Install::of_this_program().subcommand("predict"), "rank",
+                                   "--device-name", device};
+  if (!folder.empty()) command.insert(command.end(), {"--cache_dir", folder});
+  return command;
 }
 
 }  // namespace
@@ -38,7 +36,6 @@ std::vector<float> PredictorPipe::rate(const Task& task,
   for (const auto& program : programs) {
     if (!program) continue;
     json line = to_json(*program);
-    line.erase("source");
     line.erase("cubin");
     request["programs"].push_back(std::move(line));
   }
@@ -46,9 +43,9 @@ std::vector<float> PredictorPipe::rate(const Task& task,
   std::vector<float> rated;
   std::size_t at = 0;
   for (const auto& program : programs) {
-    rated.push_back(program
-                        ? static_cast<float>(-std::log(answer.at("seconds").at(at++).get<double>()))
-                        : -INFINITY);
+    const json seconds = program ? answer.at("seconds").at(at++) : json();
+    rated.push_back(seconds.is_null() ? -INFINITY
+                                      : static_cast<float>(-std::log(seconds.get<double>())));
   }
   return rated;
 }

@@ -8,16 +8,18 @@
 
 namespace sluice::profiler {
 
-/// `sluice predict rank`, which has LibTorch, in a process of its own.
+/// `sluice predict rank`, in a process of its own.
 class PredictorPipe {
  public:
-  /// The predictor of a folder, for a device of devices.csv. Throws base::RunError with its line.
+  /// The predictor of a folder, or without one that which `sluice predict` takes, for a device of
+  /// devices.csv. Throws base::RunError with its line.
   PredictorPipe(const std::string& folder, const std::string& device);
   /// The same with another command, for tests.
   explicit PredictorPipe(std::vector<std::string> command);
 
-  /// Ratings of programs of a task, with features: the negative logarithm of the predicted seconds,
-  /// so larger is better. -infinity where there is no program. Throws base::RunError.
+  /// Ratings of programs of a task, with sources, or features for a CPU: the negative logarithm of
+  /// the predicted seconds, so larger is better. -infinity where there is no program. Throws
+  /// base::RunError.
   [[nodiscard]] std::vector<float> rate(const Task& task,
                                         const std::vector<std::optional<Program>>& programs);
 

@@ -47,7 +47,7 @@ FREE = ("tests",)
 
 # header pattern: the places that may include it.
 LIBRARIES = {
-    r"(ATen|c10|torch|caffe2)/": ("engine/torch/", "predictor/train/", "runner/worker/torch_main.cpp"),
+    r"(ATen|c10|torch|caffe2)/": ("engine/torch/", "runner/worker/torch_main.cpp"),
     r"cuda(_runtime.*)?\.h$": ("intercept/", "simgpu/", "engine/", "profiler/", "tools/gpus/", "tools/examples/"),
     r"boost/interprocess/": ("shm/",),
     r"boost/(asio|beast)": ("controller/", "server/api/", "server/workload/"),

@@ -19,12 +19,8 @@ using testing::ThrowsMessage;
 /// Ten tasks with 10 programs on two devices; tasks 0 to 3 are resnet-18, 3 to 5 bert-base.
 Dataset two_networks() {
   Dataset data = test::synthetic(10, 10, 1).data;
-  data.networks = {
-      {.name = "resnet-18",
-       .target = "cuda",
-       .batch = 1,
-       .calls = {{0, {}}, {1, {}}, {2, {}}, {3, {}}}},
-      {.name = "bert-base", .target = "cuda", .batch = 1, .calls = {{3, {}}, {4, {}}, {5, {}}}}};
+  data.networks = {{.name = "resnet-18", .batch = 1, .calls = {{0, {}}, {1, {}}, {2, {}}, {3, {}}}},
+                   {.name = "bert-base", .batch = 1, .calls = {{3, {}}, {4, {}}, {5, {}}}}};
   return data;
 }
 
@@ -53,6 +49,7 @@ TEST(Mode, ReadsThePublishedForms) {
   EXPECT_EQ(sample.sample, 200U);
   EXPECT_THAT(parse_mode("list-1-2").list, ElementsAre(1U, 2U));
   EXPECT_THAT(parse_mode("network-a-b").networks, ElementsAre("a", "b"));
+  EXPECT_THAT(parse_mode("h200:without-a-b").without, ElementsAre("a", "b"));
   EXPECT_THAT(parse_mode("h200,h100:network-a.by_net:test-b").devices, ElementsAre("h200", "h100"));
 }
 
@@ -66,6 +63,12 @@ TEST(Mode, RefusesWithThePartThatIsWrong) {
   }
 }
 
+TEST(ChooseRandom, FollowsTheSeed) {
+  EXPECT_EQ(choose_random(100, 10, 7), choose_random(100, 10, 7));
+  EXPECT_NE(choose_random(100, 10, 7), choose_random(100, 10, 8));
+  EXPECT_EQ(choose_random(3, 10, 7).size(), 3U);
+}
+
 TEST(Fold, ANetworkThatTestsSharesNoTaskWithTheTraining) {
   const Dataset data = two_networks();
   const Fold fold = make_fold(data, parse_mode("h200.by_net:test-Resnet_18"), 0);
@@ -73,6 +76,14 @@ TEST(Fold, ANetworkThatTestsSharesNoTaskWithTheTraining) {
   EXPECT_THAT(tasks_in(data, fold.train), ElementsAre(4, 5, 6, 7, 8, 9));
   EXPECT_THAT(devices_in(fold.train), ElementsAre(0));
   EXPECT_EQ(fold.test.size() + fold.train.size(), 100U);
+}
+
+// Models are chosen without the tasks that test in the end, also those that another network shares.
+TEST(Fold, WhatIsLeftOutNeitherTrainsNorTests) {
+  const Dataset data = two_networks();
+  const Fold fold = make_fold(data, parse_mode("h200:without-resnet_18.by_net:test-bert_base"), 0);
+  EXPECT_THAT(tasks_in(data, fold.test), ElementsAre(4, 5));
+  EXPECT_THAT(tasks_in(data, fold.train), ElementsAre(6, 7, 8, 9));
 }
 
 TEST(Fold, DevicesAreApart) {
@@ -125,7 +136,7 @@ TEST(Fold, RefusesWhatIsNotThere) {
   refuse("h200.by_net:test-resnet-18", "resnet_18; write _ for - in their names");
   Dataset unmeasured = data;
   unmeasured.networks.push_back(
-      {.name = "dcgan", .target = "cuda", .batch = 1, .calls = {{unmeasured.tasks.size(), {}}}});
+      {.name = "dcgan", .batch = 1, .calls = {{unmeasured.tasks.size(), {}}}});
   unmeasured.tasks.push_back(data.tasks[0]);
   EXPECT_THAT([&] { (void)make_fold(unmeasured, parse_mode("by_net:test-dcgan"), 0); },
               ThrowsMessage<base::UsageError>(

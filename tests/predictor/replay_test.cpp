@@ -11,10 +11,7 @@ namespace {
 
 /// 0 -> 1, 0 -> 2, then 3 reads both.
 Network diamond() {
-  return {.name = "diamond",
-          .target = "cuda",
-          .batch = 1,
-          .calls = {{0, {}}, {1, {0}}, {1, {0}}, {2, {1, 2}}}};
+  return {.name = "diamond", .batch = 1, .calls = {{0, {}}, {1, {0}}, {1, {0}}, {2, {1, 2}}}};
 }
 
 const std::vector<double> kSeconds{1, 4, 2, 1};

@@ -13,13 +13,9 @@ using predictor::Label;
 predictor::DeviceInfo made_up_device(const std::string& name, double peak) {
   return {.name = name,
           .clock_mhz = 1000,
-          .memory_gb = 32,
           .shared_kb = 256,
-          .l2_mb = 128,
-          .l1_kb = 64,
           .bandwidth_gbs = 4096,
-          .fp32_tflops = peak,
-          .launch_us = 1};
+          .fp32_tflops = peak};
 }
 
 std::vector<Label> Synthetic::on(std::size_t device) const {
@@ -31,38 +27,36 @@ std::vector<Label> Synthetic::on(std::size_t device) const {
 
 Synthetic synthetic(std::size_t tasks, std::size_t programs_of_each, std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  std::uniform_real_distribution<float> feature(0, 10);
-  std::uniform_int_distribution<int> leaves(1, 4);
-  Synthetic made{{}, {made_up_device("H200", 60), made_up_device("H200@32", 20)}};
+  std::uniform_real_distribution<double> power(0, 8);
+  Synthetic made{{}, {made_up_device("H200", 33.792), made_up_device("H200@32", 8.192)}};
   made.data.devices = {"H200", "H200@32"};
   for (std::size_t t = 0; t < tasks; ++t) {
-    const double size = feature(random);
+    const double size = power(random);
     made.data.tasks.push_back({.id = "task" + std::to_string(t),
                                .name = t % 2 == 0 ? "dense" : "conv2d",
                                .target = "cuda",
                                .workload_key = "[]",
-                               .flop = 1e8 * (1 + size),
-                               .bytes = 1e6 * (1 + size)});
+                               .flop = 1e6 * std::exp2(size),
+                               .bytes = 1e4 * std::exp2(size)});
     for (std::size_t p = 0; p < programs_of_each; ++p) {
+      predictor::CountedKernel kernel{.blocks = 132, .threads = 128};
+      kernel.counts.fma = 16 * std::exp2(size);
+      kernel.counts.shared_loads = kernel.counts.fma / 4;
+      kernel.counts.shared_load_wavefronts = kernel.counts.fma * std::exp2(power(random) / 4);
+      kernel.counts.syncs = std::exp2(power(random));
+      kernel.counts.local_bytes = std::exp2(power(random));
       predictor::Program program{.id = "p" + std::to_string(t) + "." + std::to_string(p),
                                  .task = t,
                                  .index = static_cast<std::int64_t>(p),
-                                 .leaves = {},
-                                 .positions = {}};
-      double log_us = 2 + size / 3;
-      const int count = leaves(random);
-      for (int l = 0; l < count; ++l) {
-        predictor::Leaf leaf{};
-        for (std::size_t f = 0; f < 20; ++f) leaf[f] = feature(random);
-        leaf[20] = static_cast<float>(size);
-        log_us += 0.1 * leaf[0] + 0.05 * leaf[1] * (l + 1) / count;
-        program.leaves.push_back(leaf);
-        program.positions.push_back(3 * l + 2);
-      }
+                                 .leaves = 2,
+                                 .kernels = {kernel},
+                                 .compiled = predictor::Compiled{.registers = 40}};
+      const double us = 2 + kernel.counts.shared_load_wavefronts / 250 + kernel.counts.syncs / 10 +
+                        kernel.counts.local_bytes / 100;
       made.data.programs.push_back(program);
       const std::size_t number = made.data.programs.size() - 1;
-      made.data.labels.push_back({{number, 0}, 1e-6 * std::exp(log_us)});
-      made.data.labels.push_back({{number, 1}, 3e-6 * std::exp(log_us)});
+      made.data.labels.push_back({{number, 0}, 1e-6 * us});
+      made.data.labels.push_back({{number, 1}, 3e-6 * us});
     }
   }
   return made;

@@ -2,15 +2,15 @@
 #include <cstdint>
 #include <string>
 
-#include "predictor/baselines/model.hpp"
+#include "predictor/model/model.hpp"
 
 namespace sluice::test {
 
 /// A device that differs from others only in its peak, in TFLOP/s.
 [[nodiscard]] predictor::DeviceInfo made_up_device(const std::string& name, double peak);
 
-/// Programs with random features and a time that follows from these, on two devices: "H200", and
-/// "H200@32", where all take three times as long.
+/// Programs for a GPU with random counts and a time that follows from these, on two devices:
+/// "H200", and "H200@32", where all take three times as long.
 struct Synthetic {
   predictor::Dataset data;
   std::vector<predictor::DeviceInfo> devices;

@@ -56,7 +56,7 @@ def program(task_id: str, index: int, want: list[str], kernels: int | None = Non
         made |= {"kernels": [kernel] * (kernels or index), "extra": []}
     if "source" in want:
         made["source"] = (
-            "int add( {" if index == 3 else 'extern "C" __global__ void add(float* a, float* b) { *b = *a; }'
+            "int add( {" if index == 3 else 'extern "C" __global__ void add(float* a, float* b) {\n  b[0] = a[0];\n}\n'
         )
     return made
 

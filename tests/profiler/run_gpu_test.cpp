@@ -120,6 +120,20 @@ TEST_F(OpbenchRunGpu, TheFastestProgramMayBeThatOfTvm) {
               HasSubstr("net, batch 1, the fastest programs of 3 calls: simulated 0.012"));
 }
 
+// The installed predictor rates their sources. A kernel more takes longer, so it begins with few.
+TEST_F(OpbenchRunGpu, TunesWithAPredictor) {
+  if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
+  const auto ran = run("cuda", "net", "predict", {"--predictor-device", "H100"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  const auto best =
+      read_records(own_session_.file("out/Performance/net-predict-cuda-autotvm.json")).records;
+  ASSERT_EQ(best.size(), 2U);
+  EXPECT_LE(best[0].index, 4U);
+  const auto unknown = run("cuda", "net", "predict");
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("no device 'simulated' in devices.csv"));
+}
+
 TEST_F(OpbenchRunGpu, ResultsAreComparedWithThoseOfTheCpu) {
   if (!has_nvrtc()) GTEST_SKIP() << "no NVRTC on this machine";
   // No kernel of the simulated GPU writes the zeros that the CPU computed.

@@ -284,6 +284,9 @@ TEST_F(OpbenchRun, ErrorsAreOneLine) {
   EXPECT_THAT(target.err, HasSubstr("--target: 'fpga'; there are llvm, cuda and cuda:sm_NN"));
   const auto tuner = opbench({"run", "--modelname", "net", "--tuner", "best"});
   EXPECT_EQ(tuner.exit_code, 2);
+  const auto predict = opbench({"run", "--modelname", "net", "--tuner", "predict"});
+  EXPECT_EQ(predict.exit_code, 2);
+  EXPECT_THAT(predict.err, HasSubstr("--tuner predict is for GPUs"));
 }
 
 }  // namespace

@@ -15,7 +15,19 @@ from sluice_tools.programs import tvm_setup
 
 tvm_setup.load()
 import tvm  # noqa: E402
-from sluice_tools.programs import cpu, cuda, knobs, lowered, make, models, network_run, networks, pack, programs  # noqa: E402
+from sluice_tools.programs import (  # noqa: E402
+    catalog,
+    cpu,
+    cuda,
+    knobs,
+    lowered,
+    make,
+    models,
+    network_run,
+    networks,
+    pack,
+    programs,
+)  # fmt: skip
 from sluice_tools.programs.space import Refused  # noqa: E402
 from tvm import relax, tirx  # noqa: E402
 from tvm_ffi import structural_walk  # noqa: E402
@@ -24,7 +36,7 @@ CUDA, LLVM = tvm_setup.target_of("cuda -arch=sm_90"), tvm_setup.target_of("llvm"
 
 
 def tasks_of(name: str, target=CUDA, batch: int = 1):
-    return networks.extract(name, batch, models.load(models.source_of(name), name, batch), target)
+    return networks.extract(name, batch, models.load(catalog.source_of(name), name, batch), target)
 
 
 def clipped() -> tvm.IRModule:

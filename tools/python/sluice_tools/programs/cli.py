@@ -78,13 +78,16 @@ def _run(options: argparse.Namespace) -> int:
         from sluice_tools.programs import check
 
         return max(check.check_pack(path) for path in options.files)
-    from sluice_tools.programs import tvm_setup
+    from sluice_tools.programs import catalog, tvm_setup
 
-    tvm_setup.load()
     if options.command == "serve":
         from sluice_tools.programs import server
 
+        tvm_setup.check_versions()
         return server.serve()
+    if options.command in ("make", "network"):
+        catalog.check_some(options.models if options.command == "make" else [options.model])
+    tvm_setup.load()
     if options.command == "check":
         from sluice_tools.programs import check
 

@@ -11,7 +11,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 
 from sluice_tools.errors import CommandError, first_line, run_error, usage_error
-from sluice_tools.programs import models, networks, pack, programs
+from sluice_tools.programs import catalog, models, networks, pack, programs
 from sluice_tools.programs.tvm_setup import FFI_VERSION, TVM_VERSION, full_name, target_of
 
 _PIECE = 250  # programs that a crash may lose
@@ -53,7 +53,7 @@ def _import_all(plan: Plan) -> tuple[list[dict], list]:
     for batch in plan.batches:
         for name in plan.models:
             with left_out_if_it_fails(name, batch):
-                mod = models.load(models.source_of(name), name, batch)
+                mod = models.load(catalog.source_of(name), name, batch)
                 network, tasks = networks.extract(name, batch, mod, target)
                 described = [(task, task.line()) for task in tasks]
                 say(f"{name} batch {batch}: {len(network['calls'])} calls, {len(tasks)} tasks")

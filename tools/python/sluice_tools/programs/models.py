@@ -1,7 +1,6 @@
 """Where networks come from: operators by name, torchvision, encoders, ONNX files. Each becomes a relax module."""
 
 import itertools
-import re
 import tempfile
 import urllib.request
 import zipfile
@@ -12,88 +11,24 @@ import tvm
 from tvm import relax
 
 from sluice_tools.errors import first_line, usage_error
-from sluice_tools.models import names
+from sluice_tools.programs import catalog
 from sluice_tools.programs.tvm_setup import torch_path
 
-SOURCES = ("simple", "local", "transformers", "remoteonnx")
-# Published name -> torchvision's name. Any other model of torchvision goes by its own name.
-_TORCHVISION = {
-    "resnet-18": "resnet18", "resnet-50": "resnet50", "resnet3d-18": "r3d_18", "mobilenet": "mobilenet_v2",
-    "mobilenet_v3": "mobilenet_v3_large", "squeezenet_v1.1": "squeezenet1_1", "wide_resnet50": "wide_resnet50_2",
-    "resnext50": "resnext50_32x4d", "vit": "vit_b_16",
-}  # fmt: skip
-_BASE = names.ENCODERS["bert_base"]
-_ENCODERS = names.ENCODERS | {"bert_medium": (8, 512, 8), "bert": _BASE, "gpt2": _BASE, "roberta": _BASE}
 SEQUENCE = 128
 
 
 def load(source: str, name: str, batch: int) -> tvm.IRModule:
     """CommandError, one line, if the network does not exist, is broken, or TVM refuses it."""
     makers = {"simple": _simple, "local": _local, "transformers": _transformers, "remoteonnx": _remoteonnx}
-    if source not in makers:
-        raise usage_error(f"modelsource '{source}' is not one of {', '.join(SOURCES)}")
+    catalog.check(name, source)
     if batch < 1:
         raise usage_error(f"batch {batch} is not positive")
     return makers[source](name, batch)
 
 
-def source_of(name: str) -> str:
-    """The model source of a name in `--models`."""
-    if name.partition("-")[0] in _OPERATORS and re.fullmatch(r"[a-z_]+(-\d+)?", name):
-        return "simple"
-    if name in _ENCODERS:
-        return "transformers"
-    return "remoteonnx" if name.endswith((".onnx", ".zip")) or "://" in name else "local"
-
-
-# name -> (usual size, shapes of the inputs for batch b and size n, the operator)
-_OPERATORS = {
-    "matmul": (
-        1024,
-        lambda b, n: [(b, n, n), (b, n, n)] if b > 1 else [(n, n), (n, n)],
-        lambda op, x, y: op.matmul(x, y),
-    ),
-    "conv": (56, lambda b, n: [(b, 64, n, n), (64, 64, 3, 3)], lambda op, x, w: op.nn.conv2d(x, w, padding=1)),
-    "softmax": (1024, lambda b, n: [(b * 128, n)], lambda op, x: op.nn.softmax(x)),
-    "pool": (56, lambda b, n: [(b, 64, n, n)], lambda op, x: op.nn.max_pool2d(x, (3, 3), (2, 2), (1, 1))),
-    "dense": (
-        1024,
-        lambda b, n: [(b * 16, n), (n, n), (n,)],
-        lambda op, x, w, bias: op.nn.relu(op.add(op.matmul(x, w), bias)),
-    ),
-    "layer_norm": (
-        768,
-        lambda b, n: [(b * 128, n), (n,), (n,)],
-        lambda op, x, gain, bias: op.nn.layer_norm(x, gain, bias, axes=[-1]),
-    ),
-    "mlp": (
-        256,
-        lambda b, n: [(b * 16, n), (n, 4 * n), (4 * n,), (4 * n, n)],
-        lambda op, x, up, bias, down: op.nn.softmax(op.matmul(op.nn.gelu(op.add(op.matmul(x, up), bias)), down)),
-    ),
-    "lstm": (
-        256,
-        lambda b, n: [(b * 16, n), (b * 16, n), (b * 16, n), (n, 4 * n), (n, 4 * n), (4 * n,)],
-        lambda op, *a: _lstm(op, *a),
-    ),
-}
-
-
-def _lstm(op, x, hidden, cell, weight_x, weight_hidden, bias):
-    gates = op.add(op.add(op.matmul(x, weight_x), op.matmul(hidden, weight_hidden)), bias)
-    parts = op.split(gates, 4, axis=1)
-    enter, keep, new, leave = (relax.TupleGetItem(parts, number) for number in range(4))
-    cell = op.add(op.multiply(op.sigmoid(keep), cell), op.multiply(op.sigmoid(enter), op.tanh(new)))
-    return op.multiply(op.sigmoid(leave), op.tanh(cell))
-
-
 def _simple(name: str, batch: int) -> tvm.IRModule:
     kind, _, size = name.partition("-")
-    if kind not in _OPERATORS or (size and not 1 <= int(size if size.isdigit() else 0) <= 4096):
-        raise usage_error(
-            f"'{name}' is no simple operator: one of {', '.join(_OPERATORS)}, with -SIZE of 1 to 4096 if wanted"
-        )
-    usual, shapes, operator = _OPERATORS[kind]
+    usual, shapes, operator = catalog.OPERATORS[kind]
     inputs = [
         relax.Var(f"input{number}", relax.TensorType(shape, "float32"))
         for number, shape in enumerate(shapes(batch, int(size or usual)))
@@ -138,7 +73,7 @@ def _local(name: str, batch: int) -> tvm.IRModule:
     torch.manual_seed(0)
     if name == "dcgan":
         return _from_torch(name, _dcgan(torch.nn), torch.randn(batch, 100, 1, 1))
-    known = _TORCHVISION.get(name, name)
+    known = catalog.TORCHVISION.get(name, name)
     try:
         module = torchvision.models.get_model(known, weights=None)
     except (ValueError, KeyError):
@@ -158,15 +93,13 @@ def _dcgan(nn):
 
 
 def _transformers(name: str, batch: int) -> tvm.IRModule:
-    if name not in _ENCODERS:
-        raise usage_error(f"no transformer '{name}': one of {', '.join(_ENCODERS)}")
     torch_path()
     import torch
 
     from sluice_tools.models import encoder
 
     torch.manual_seed(0)
-    module = encoder.Encoder(*_ENCODERS[name])
+    module = encoder.Encoder(*catalog.ENCODERS[name])
     if name == "gpt2":
         module = encoder.LanguageModel(module)
     return _from_torch(name, module, torch.zeros(batch, SEQUENCE, dtype=torch.int64))
@@ -195,7 +128,10 @@ def _shape(place: str, value, batch: int) -> list[int]:
     """Of an ONNX input. A free first dimension is the batch, other free dimensions are sequences."""
     sizes = [dimension.dim_value for dimension in value.type.tensor_type.shape.dim]
     if sizes and sizes[0] not in (0, batch):
-        raise usage_error(f"{place}: input '{value.name}' is fixed to batch {sizes[0]}, so batch {batch} is impossible")
+        raise usage_error(
+            f"{place}: input '{value.name}' is fixed to batch {sizes[0]}, so batch {batch} is impossible: its first "
+            "dimension has to be the batch, not the time; export it free"
+        )
     return [size or (SEQUENCE if number else batch) for number, size in enumerate(sizes)]
 
 

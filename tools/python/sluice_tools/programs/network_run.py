@@ -13,7 +13,7 @@ from tvm.relax.backend.cpu_generic.pipeline import dataflow_lower_passes, finali
 
 from sluice_tools.errors import run_error, usage_error
 from sluice_tools.opbench import records
-from sluice_tools.programs import cpu, models, networks
+from sluice_tools.programs import catalog, cpu, models, networks
 from sluice_tools.programs.tvm_setup import target_of
 
 _ROUNDS = 10
@@ -110,7 +110,7 @@ def measure(plan: Plan) -> int:
     if not best:
         raise usage_error(f"no good record of {device} in {', '.join(map(str, plan.records))}{_ADVICE}")
     tvm.get_global_func("runtime.config_threadpool")(1, plan.threads)
-    mod = networks.fused(models.load(models.source_of(plan.model), plan.model, plan.batch), target)
+    mod = networks.fused(models.load(catalog.source_of(plan.model), plan.model, plan.batch), target)
     chosen, calls = choose(mod, target, best), Counter(called(mod))
     programs = [(tvm.tirx.build(c.mod, target=target), _tensors(c.buffers)) for c in chosen.values()]
     whole = machine(scheduled(mod, chosen), target), inputs(mod)

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from sluice_tools.errors import EXIT_FAILED, EXIT_FINE
-from sluice_tools.programs import cpu, models, networks, pack
+from sluice_tools.programs import catalog, cpu, models, networks, pack
 from sluice_tools.programs.make import left_out_if_it_fails, say
 from sluice_tools.programs.tvm_setup import target_of
 
@@ -35,7 +35,7 @@ def _write_network(network: dict, wanted: dict, target: str, out: Path) -> None:
     tasks: list[networks.Task] = []
     if missing:
         with left_out_if_it_fails(name, batch):
-            mod = models.load(models.source_of(name), name, batch)
+            mod = models.load(catalog.source_of(name), name, batch)
             tasks = networks.extract(name, batch, mod, target_of(target))[1]
             say(f"{name} batch {batch}: {len(missing)} tasks to write")
     for task in tasks:

@@ -53,15 +53,19 @@ class Server:
         return {"version": 1, "tvm": TVM_VERSION, "ffi": FFI_VERSION, "features": FEATURES}
 
     def _import(self, request: dict) -> dict:
-        from sluice_tools.programs import models, networks
-        from sluice_tools.programs.tvm_setup import target_of
+        from sluice_tools.programs import catalog, tvm_setup
 
-        target = target_of(request["target"])
+        if "tasks" not in request:
+            catalog.check(request["name"], request.get("source"))
+        tvm_setup.load()
+        from sluice_tools.programs import models, networks
+
+        target = tvm_setup.target_of(request["target"])
         if "tasks" in request:
             self._tasks |= {task.id: task for task in networks.load(request["tasks"], target)}
             return {}
         name, batch = request["name"], int(request.get("batch", 1))
-        mod = models.load(request.get("source") or models.source_of(name), name, batch)
+        mod = models.load(request.get("source") or catalog.source_of(name), name, batch)
         network, tasks = networks.extract(name, batch, mod, target)
         self._tasks |= {task.id: task for task in tasks}
         if "save" in request:

@@ -6,9 +6,9 @@ import importlib.util
 import io
 import sys
 import types
-from pathlib import Path
 
 from sluice_tools.errors import usage_error
+from sluice_tools.programs.catalog import site_packages
 
 TVM_VERSION = "0.27.0.post1"
 FFI_VERSION = "0.1.14.post0"  # later ones crash TVM 0.27 when it creates its mutators
@@ -22,10 +22,14 @@ def _version(package: str) -> str:
         raise usage_error(f"{sys.executable} has no {package}: {_INSTALL}") from None
 
 
-def load() -> None:
+def check_versions() -> None:
     for package, wanted in (("apache-tvm", TVM_VERSION), ("apache-tvm-ffi", FFI_VERSION)):
         if (found := _version(package)) != wanted:
             raise usage_error(f"{package} is {found}, not {wanted}: {_INSTALL}")
+
+
+def load() -> None:
+    check_versions()
     # Importing TVM's tensor intrinsics takes half a minute of CPU time. Only rules for tensor cores need them.
     sys.modules.setdefault("tvm.s_tir.tensor_intrin", types.ModuleType("tvm.s_tir.tensor_intrin"))
     with contextlib.redirect_stdout(io.StringIO()):
@@ -77,9 +81,8 @@ def torch_path() -> None:
 
     Only when a model needs it: TVM imports torch at its start if it finds one, which takes seconds.
     """
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    site = Path(sys.prefix).parent / ".venv" / "lib" / version / "site-packages"
+    site = site_packages()
     if site.is_dir() and str(site) not in sys.path:
         sys.path.append(str(site))
     if importlib.util.find_spec("torch") is None:
-        raise usage_error(f"this model needs torch: run ./x torch in the checkout (looked for it in {site})")
+        raise usage_error("this model needs torch: run ./x torch in the checkout of Sluice")
