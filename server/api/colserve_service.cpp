@@ -121,8 +121,14 @@ grpc::ServerUnaryReactor* finish(grpc::CallbackServerContext& context, const grp
 
 }  // namespace
 
+ColserveService::Reactor* ColserveService::refused(Context& context, Right right) const {
+  const server::Status status = check_access(access_, right, context);
+  return status.ok() ? nullptr : finish(context, to_grpc(status, context));
+}
+
 ColserveService::Reactor* ColserveService::GetServerStatus(
     Context* context, const colserve::EmptyRequest* /*request*/, colserve::ServerStatus* response) {
+  if (Reactor* const no = refused(*context, Right::kProbe)) return no;
   response->set_status(served_.ready() ? "running" : "not ready");
   return finish(*context, grpc::Status::OK);
 }
@@ -130,6 +136,7 @@ ColserveService::Reactor* ColserveService::GetServerStatus(
 ColserveService::Reactor* ColserveService::Shutdown(Context* context,
                                                     const colserve::EmptyRequest* /*request*/,
                                                     colserve::EmptyRequest* /*response*/) {
+  if (Reactor* const no = refused(*context, Right::kControl)) return no;
   // The drain that follows waits for this call, too.
   Reactor* reactor = finish(*context, grpc::Status::OK);
   served_.shut_down();
@@ -139,12 +146,14 @@ ColserveService::Reactor* ColserveService::Shutdown(Context* context,
 ColserveService::Reactor* ColserveService::Inference(Context* context,
                                                      const colserve::InferRequest* request,
                                                      colserve::InferResult* response) {
+  if (Reactor* const no = refused(*context, Right::kUse)) return no;
   return new Call(served_, *context, *request, *response);
 }
 
 ColserveService::Reactor* ColserveService::Train(Context* context,
                                                  const colserve::TrainRequest* request,
                                                  colserve::TrainResult* response) {
+  if (Reactor* const no = refused(*context, Right::kControl)) return no;
   // The call lasts as long as the job. The job goes on without a client that has left.
   Reactor* reactor = context->DefaultReactor();
   served_.train({request->model(), request->args(), request->id()},
@@ -158,6 +167,7 @@ ColserveService::Reactor* ColserveService::Train(Context* context,
 ColserveService::Reactor* ColserveService::TrainStop(Context* context,
                                                      const colserve::TrainRequest* request,
                                                      colserve::TrainResult* response) {
+  if (Reactor* const no = refused(*context, Right::kControl)) return no;
   const server::Status status = served_.stop_training(request->model(), request->id());
   if (status.ok()) response->set_result("stopped");
   return finish(*context, to_grpc(status, *context));
@@ -166,6 +176,7 @@ ColserveService::Reactor* ColserveService::TrainStop(Context* context,
 ColserveService::Reactor* ColserveService::SetScheduler(Context* context,
                                                         const colserve::SchedulerRequest* request,
                                                         colserve::SchedulerResult* response) {
+  if (Reactor* const no = refused(*context, Right::kControl)) return no;
   const server::Status status = served_.set_scheduler(request->name());
   if (status.ok()) response->set_name(served_.scheduler());
   return finish(*context, to_grpc(status, *context));
@@ -174,6 +185,7 @@ ColserveService::Reactor* ColserveService::SetScheduler(Context* context,
 ColserveService::Reactor* ColserveService::Status(Context* context,
                                                   const colserve::EmptyRequest* /*request*/,
                                                   colserve::StatusResult* response) {
+  if (Reactor* const no = refused(*context, Right::kUse)) return no;
   // The reason why a model was not loaded may have bytes of a damaged file.
   constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
   response->set_json(served_.status().dump(-1, ' ', false, kReplace));

@@ -39,6 +39,10 @@ unsigned http_status(Code code) {
       return 499;
     case Code::kUnimplemented:
       return 501;
+    case Code::kUnauthenticated:
+      return 401;
+    case Code::kPermissionDenied:
+      return 403;
     case Code::kInternal:
       break;
   }
@@ -51,8 +55,8 @@ HttpReply json_reply(const json& body) {
   return reply;
 }
 
-HttpReply empty_reply(bool good) {
-  HttpReply reply;
+HttpReply probe_reply(const json& body, bool good) {
+  HttpReply reply = json_reply(body);
   reply.status = good ? 200 : 503;
   return reply;
 }
@@ -210,6 +214,13 @@ class InferCall final : public HttpCall {
   CancelOnce cancel_;
 };
 
+HttpReply model_ready(const Service& service, const HttpTarget& target) {
+  const bool ready = service.model_ready(target.model, target.version);
+  HttpReply reply = probe_reply({{"name", target.model}, {"ready", ready}}, ready);
+  if (!ready && !is_known(service, target.model)) reply.status = 404;
+  return reply;
+}
+
 bool only_ready(const json& body) {
   return body.is_object() && body.contains("ready") && body["ready"] == true;
 }
@@ -230,14 +241,15 @@ HttpReply describe(Service& service, const HttpTarget& target, bool post, std::s
     case Route::kServer:
       return json_reply(server_json());
     case Route::kLive:
-      return empty_reply(service.live());
-    case Route::kReady:
-      return empty_reply(service.ready());
+      return probe_reply({{"live", service.live()}}, service.live());
+    case Route::kReady: {
+      const bool ready = service.ready();
+      return probe_reply({{"ready", ready}}, ready);
+    }
     case Route::kModel:
       return json_reply(metadata_json(model_metadata(service, target.model, target.version)));
     case Route::kModelReady:
-      (void)model_metadata(service, target.model, target.version);
-      return empty_reply(service.model_ready(target.model));
+      return model_ready(service, target);
     case Route::kModelConfig:
       return json_reply(config_json(model_metadata(service, target.model, target.version)));
     case Route::kModelStatistics:
@@ -262,7 +274,13 @@ void check_load(const json& body) {
   for (const auto& [name, value] : body["parameters"].items()) check_load_parameter(name);
 }
 
-void check_head(const HttpHead& head, const HttpTarget& target) {
+void check_head(const HttpHead& head, const HttpTarget& target, const Access& access) {
+  const Right right = right_of(target.route, head.method);
+  if (const Status status = check_access(access, right, head.authorization); !status.ok()) {
+    HttpReply reply = error_reply(status);
+    if (reply.status == 401) reply.headers.emplace_back("WWW-Authenticate", "Bearer");
+    throw reply;
+  }
   if (target.route == Route::kNone) throw error_reply(404, "no such path: " + head.target);
   if (target.route == Route::kNotServed) throw error_reply(501, head.target + " is not served");
   if (!takes(target.route, head.method)) {
@@ -298,7 +316,7 @@ HttpReply error_reply(const Status& status) {
 
 std::shared_ptr<HttpCall> HttpApi::begin(const HttpHead& head) {
   HttpTarget target = parse_target(head.target);
-  check_head(head, target);
+  check_head(head, target, access_);
   Service& service = service_;
   switch (target.route) {
     case Route::kInfer:

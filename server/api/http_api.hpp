@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/api/access.hpp"
 #include "server/api/json_codec.hpp"
 #include "server/api/workers.hpp"
 #include "server/service/service.hpp"
@@ -22,6 +23,7 @@ struct HttpHead {
   std::string content_encoding;
   std::string accept_encoding;
   std::string inference_header_length;  ///< Inference-Header-Content-Length
+  std::string authorization;
 };
 
 struct HttpReply {
@@ -58,8 +60,11 @@ class HttpCall {
 
 class HttpApi {
  public:
-  HttpApi(Service& service, Workers& workers, std::size_t max_request_bytes)
-      : service_(service), workers_(workers), max_request_bytes_(max_request_bytes) {}
+  HttpApi(Service& service, Workers& workers, std::size_t max_request_bytes, Access access)
+      : service_(service),
+        workers_(workers),
+        max_request_bytes_(max_request_bytes),
+        access_(std::move(access)) {}
 
   /// Finds the call and announces an inference. Throws HttpReply for a request that is refused by
   /// its headers.
@@ -71,6 +76,7 @@ class HttpApi {
   Service& service_;
   Workers& workers_;
   std::size_t max_request_bytes_;
+  Access access_;
 };
 
 }  // namespace sluice::server::api

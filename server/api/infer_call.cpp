@@ -137,11 +137,9 @@ class InferCall final : public grpc::ServerGenericBidiReactor {
   TimeLimit writing_;
 };
 
-class Unserved final : public grpc::ServerGenericBidiReactor {
+class Refused final : public grpc::ServerGenericBidiReactor {
  public:
-  explicit Unserved(const std::string& method) {
-    Finish({grpc::StatusCode::UNIMPLEMENTED, method + " is not served"});
-  }
+  explicit Refused(const grpc::Status& status) { Finish(status); }
 
  private:
   void OnDone() override { delete this; }
@@ -151,8 +149,12 @@ class Unserved final : public grpc::ServerGenericBidiReactor {
 
 grpc::ServerGenericBidiReactor* GenericCalls::CreateReactor(
     grpc::GenericCallbackServerContext* context) {
-  if (context->method() == kModelInfer) return new InferCall(service_, *context, limits_);
-  return new Unserved(context->method());
+  Status status = check_access(access_, Right::kUse, *context);
+  if (status.ok() && context->method() != kModelInfer) {
+    status = {Code::kUnimplemented, context->method() + " is not served"};
+  }
+  if (!status.ok()) return new Refused(to_grpc(status, *context));
+  return new InferCall(service_, *context, limits_);
 }
 
 }  // namespace sluice::server::api

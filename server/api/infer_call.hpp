@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "server/api/access.hpp"
 #include "server/service/service.hpp"
 
 namespace sluice::server::api {
@@ -18,7 +19,8 @@ struct CallLimits {
 /// too late for an announcement.
 class GenericCalls final : public grpc::CallbackGenericService {
  public:
-  GenericCalls(Service& service, const CallLimits& limits) : service_(service), limits_(limits) {}
+  GenericCalls(Service& service, const CallLimits& limits, const Access& access)
+      : service_(service), limits_(limits), access_(access) {}
 
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override;
@@ -26,6 +28,7 @@ class GenericCalls final : public grpc::CallbackGenericService {
  private:
   Service& service_;
   CallLimits limits_;
+  const Access& access_;
 };
 
 }  // namespace sluice::server::api

@@ -42,14 +42,23 @@ std::vector<double> power_bounds(std::size_t max) {
 
 std::string_view to_string(Code code) {
   constexpr std::array<std::string_view, static_cast<std::size_t>(Code::kInternal) + 1> kWords{
-      "ok",          "invalid_argument",   "not_found",
-      "unavailable", "resource_exhausted", "deadline_exceeded",
-      "cancelled",   "unimplemented",      "internal"};
+      "ok",
+      "invalid_argument",
+      "not_found",
+      "unavailable",
+      "resource_exhausted",
+      "deadline_exceeded",
+      "cancelled",
+      "unimplemented",
+      "unauthenticated",
+      "permission_denied",
+      "internal"};
   return kWords.at(static_cast<std::size_t>(code));
 }
 
 Statistics::Statistics(std::size_t batch_size)
-    : queue_(second_bounds()),
+    : batch_size_(batch_size),
+      queue_(second_bounds()),
       compute_(second_bounds()),
       total_(second_bounds()),
       batches_(power_bounds(batch_size)) {}
@@ -89,21 +98,22 @@ ModelStatistics Statistics::read() const {
 
 void Statistics::write(base::MetricsText& out, const All& models) {
   out.family("sluice_serve_requests_total", "counter", "Requests answered, by result.");
-  for (const auto& [name, statistics] : models) {
+  for (const auto& [labels, statistics] : models) {
     const std::lock_guard lock(statistics->mutex_);
     for (std::size_t i = 0; i < statistics->by_code_.size(); ++i) {
       const std::uint64_t count = statistics->by_code_.at(i);
       if (count == 0 && i != 0) continue;
-      out.sample({{"model", name}, {"result", std::string(to_string(static_cast<Code>(i)))}},
-                 static_cast<double>(count));
+      auto with_result = labels;
+      with_result.emplace_back("result", to_string(static_cast<Code>(i)));
+      out.sample(with_result, static_cast<double>(count));
     }
   }
   const auto histogram = [&](std::string_view name, std::string_view help,
                              Histogram Statistics::*which) {
     out.family(name, "histogram", help);
-    for (const auto& [model, statistics] : models) {
+    for (const auto& [labels, statistics] : models) {
       const std::lock_guard lock(statistics->mutex_);
-      (statistics->*which).write(out, {{"model", model}});
+      (statistics->*which).write(out, labels);
     }
   };
   histogram("sluice_serve_queue_seconds", "Time of an answered request in the queue.",

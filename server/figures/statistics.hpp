@@ -57,14 +57,17 @@ class Statistics {
 
   void answered(Code code, std::size_t items, const RequestTimes& times);
   void executed(std::size_t items);
+  /// Whether a model with this batch size can go on with these counts.
+  [[nodiscard]] bool fits(std::size_t batch_size) const { return batch_size == batch_size_; }
 
   [[nodiscard]] ModelStatistics read() const;
 
   /// The families of /metrics, each with the samples of all models.
-  using All = std::vector<std::pair<std::string, const Statistics*>>;
+  using All = std::vector<std::pair<base::MetricsText::Labels, const Statistics*>>;
   static void write(base::MetricsText& out, const All& models);
 
  private:
+  const std::size_t batch_size_;
   mutable std::mutex mutex_;
   ModelStatistics counts_;
   std::array<std::uint64_t, static_cast<std::size_t>(Code::kInternal) + 1> by_code_{};

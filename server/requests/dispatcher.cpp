@@ -27,8 +27,10 @@ std::uint64_t bytes_of(const std::vector<engine::Tensor>& tensors) {
 }
 
 Response response_for(const Pending& pending, const std::vector<engine::Tensor>& outputs,
-                      std::size_t first, const std::shared_ptr<const void>& storage) {
+                      std::size_t first, const std::shared_ptr<const void>& storage,
+                      std::uint64_t version) {
   Response response;
+  response.version = std::to_string(version);
   response.storage = storage;
   const auto& wanted = pending.request.outputs;
   for (const engine::Tensor& output : outputs) {
@@ -239,7 +241,7 @@ void Dispatcher::start(const scheduler::Step& step) {
     execution.begun = true;
     Model& model = *execution.model;
     model.waiting.fetch_sub(execution.requests.size());
-    model.statistics.executed(execution.items);
+    model.statistics->executed(execution.items);
     execution.instance = least_used(model);
     ++execution.instance->executions;
     execution.begun_ns = now;
@@ -303,7 +305,9 @@ void Dispatcher::finish(Execution& execution, Status status) {
   for (Pending& pending : execution.requests) {
     if (pending.done) {
       answer(execution, pending, status,
-             status.ok() ? response_for(pending, outputs, first, storage) : Response{});
+             status.ok()
+                 ? response_for(pending, outputs, first, storage, execution.model->config.version)
+                 : Response{});
     }
     first += pending.items;
   }
@@ -362,6 +366,24 @@ void Dispatcher::remove_model(const std::shared_ptr<Model>& model) {
                                [&](const auto& entry) { return entry.second->model == model; });
     model->removed = true;
     if (!left) queue_.remove_model(model->id);
+  };
+  while (true) {
+    post_and_wait(poll);
+    if (!left) return;
+    host_->pause();
+  }
+}
+
+void Dispatcher::retire_model(const std::shared_ptr<Model>& model) {
+  bool left = true;
+  const auto poll = [&] {
+    // Who holds the model may still submit a request for it. New holders cannot come.
+    left = model.use_count() > 1 || std::ranges::any_of(executions_, [&](const auto& entry) {
+             return entry.second->model == model;
+           });
+    if (left) return;
+    model->removed = true;
+    queue_.remove_model(model->id);
   };
   while (true) {
     post_and_wait(poll);

@@ -24,6 +24,8 @@ enum class Code : std::uint8_t {
   kDeadlineExceeded,   ///< 504: the deadline passed in the queue
   kCancelled,          ///< 499: the client is gone
   kUnimplemented,      ///< 501
+  kUnauthenticated,    ///< 401: no token, or a wrong one
+  kPermissionDenied,   ///< 403: a control call at an address that takes none
   kInternal,           ///< 500
 };
 
@@ -53,6 +55,7 @@ struct Request {
 struct Response {
   std::vector<engine::Tensor> outputs;
   std::shared_ptr<const void> storage;  ///< Keeps the data of `outputs` alive.
+  std::string version = {};             ///< That answered; empty: the one that was asked for.
 };
 
 /// Called exactly once for each request, from any thread. It must not block.
@@ -134,13 +137,18 @@ class Service {
 
   [[nodiscard]] virtual bool live() const = 0;
   [[nodiscard]] virtual bool ready() const = 0;
-  [[nodiscard]] virtual bool model_ready(const std::string& model) const = 0;
-  [[nodiscard]] virtual std::optional<ModelMetadata> metadata(const std::string& model) const = 0;
+  /// An empty version: any.
+  [[nodiscard]] virtual bool model_ready(const std::string& model,
+                                         const std::string& version) const = 0;
+  /// Of a model that is loaded in this version. An empty version: the one that such requests get.
+  [[nodiscard]] virtual std::optional<ModelMetadata> metadata(const std::string& model,
+                                                              const std::string& version) const = 0;
   /// Of one model, or of all if `model` is empty. Nothing if there is no such model.
   [[nodiscard]] virtual std::optional<std::vector<ModelStatistics>> statistics(
       const std::string& model) const = 0;
   [[nodiscard]] virtual std::vector<RepositoryEntry> repository() const = 0;
-  /// Blocks until the model is loaded or unloaded (an unload ends the queued requests first).
+  /// Blocks until the model is loaded, or unloaded: an unload ends the queued requests first. A
+  /// model that is served already is loaded anew, and served meanwhile.
   [[nodiscard]] virtual Status load(const std::string& model) = 0;
   [[nodiscard]] virtual Status unload(const std::string& model) = 0;
 

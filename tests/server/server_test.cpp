@@ -9,6 +9,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+constexpr std::uint64_t kFarNs = ~std::uint64_t{0};
+
 TEST_F(ServerTest, AnswersWithTheOutputOfTheRequest) {
   start({model("a")});
   const Answer answer = ask("a", {1, 2}).wait();
@@ -42,7 +44,7 @@ TEST_F(ServerTest, DrainAnswersWhatIsQueuedAndRefusesTheRest) {
   stage_.hold();
   auto running = ask("a");
   auto waiting = ask("a");
-  auto drained = std::async(std::launch::async, [this] { return server_->drain(); });
+  auto drained = std::async(std::launch::async, [this] { return server_->drain(kFarNs); });
   while (server_->ready()) std::this_thread::yield();
   EXPECT_EQ(ask("a").wait().status.code, Code::kUnavailable);
   stage_.release();
@@ -77,7 +79,7 @@ TEST_F(ServerTest, UnloadAnswersWaitingRequestsAndLoadBringsTheModelBack) {
   EXPECT_TRUE(unloaded.get().ok());
   EXPECT_TRUE(running.wait().status.ok());
   EXPECT_EQ(ask("a").wait().status.code, Code::kUnavailable);
-  EXPECT_FALSE(server_->model_ready("a"));
+  EXPECT_FALSE(server_->model_ready("a", ""));
   EXPECT_TRUE(ask("b").wait().status.ok());
   EXPECT_TRUE(server_->load("a").ok());
   EXPECT_TRUE(ask("a").wait().status.ok());
@@ -113,11 +115,11 @@ TEST_F(ServerTest, AnUnloadDoesNotWaitForTheLoadOfAnotherModel) {
   ASSERT_TRUE(test::eventually([this] { return server_->repository()[1].state == "LOADING"; }));
   auto unloaded = std::async(std::launch::async, [this] { return server_->unload("a"); });
   EXPECT_EQ(unloaded.wait_for(kLimit), std::future_status::ready);
-  EXPECT_FALSE(server_->model_ready("a"));
-  EXPECT_FALSE(server_->model_ready("later"));
+  EXPECT_FALSE(server_->model_ready("a", ""));
+  EXPECT_FALSE(server_->model_ready("later", ""));
   stage_.release();
   EXPECT_TRUE(loaded.get().ok());
-  EXPECT_TRUE(server_->model_ready("later"));
+  EXPECT_TRUE(server_->model_ready("later", ""));
 }
 
 TEST_F(ServerTest, AModelThatCannotBeLoadedSaysWhy) {
@@ -345,10 +347,14 @@ TEST_F(ServerTest, MetricsCountResults) {
   ask("a").wait();
   ask(request("a", {1, 2, 3, 4})).wait();
   const std::string text = server_->metrics();
-  EXPECT_THAT(text, HasSubstr(R"(sluice_serve_requests_total{model="a",result="ok"} 1)"));
   EXPECT_THAT(text,
-              HasSubstr(R"(sluice_serve_requests_total{model="a",result="invalid_argument"} 1)"));
-  EXPECT_THAT(text, HasSubstr(R"(sluice_serve_request_seconds_bucket{model="a",le="+Inf"} 1)"));
+              HasSubstr(R"(sluice_serve_requests_total{model="a",version="1",result="ok"} 1)"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          R"(sluice_serve_requests_total{model="a",version="1",result="invalid_argument"} 1)"));
+  EXPECT_THAT(
+      text, HasSubstr(R"(sluice_serve_request_seconds_bucket{model="a",version="1",le="+Inf"} 1)"));
 }
 
 }  // namespace

@@ -1,0 +1,26 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+/// Where a protocol listens.
+namespace sluice::server::api {
+
+/// `unix:FOLDER` means a socket in that folder, `unix:FOLDER/NAME`.
+inline constexpr const char* kUnixPrefix = "unix:";
+
+/// An address as users write it: an IP address, also in brackets, the name of a host, or
+/// `unix:FOLDER`. Returns the IP address, or the path of the socket `name` behind `unix:`. Makes
+/// the folder (mode 0700) if it does not exist. Throws base::RunError, also if another server has
+/// the socket.
+[[nodiscard]] std::string resolve_address(const std::string& text, const std::string& name);
+
+/// address: of resolve_address().
+[[nodiscard]] bool is_unix(const std::string& address);
+
+/// The address as messages and URLs have it: `127.0.0.1:80`, `[::1]:80` or `unix:/path`.
+[[nodiscard]] std::string endpoint_text(const std::string& address, std::uint16_t port);
+
+/// Lets the folder's users connect: the mode of the folder says who they are.
+void open_socket(const std::string& address);
+
+}  // namespace sluice::server::api
