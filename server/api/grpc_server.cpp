@@ -170,6 +170,19 @@ GrpcServer::~GrpcServer() { stop(std::chrono::milliseconds(0)); }
 
 int GrpcServer::port() const { return parts_->port; }
 
+void GrpcServer::finish(std::chrono::steady_clock::time_point until) {
+  using std::chrono::milliseconds;
+  using std::chrono::steady_clock;
+  constexpr milliseconds kQuiet{1000};
+  const auto begin = steady_clock::now();
+  const auto cut = until - std::min<steady_clock::duration>(kQuiet, (until - begin) / 2);
+  while (parts_->generic.since_last() < kQuiet && steady_clock::now() < cut) {
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  const auto left = std::chrono::ceil<milliseconds>(until - steady_clock::now());
+  stop(std::max(left, milliseconds(0)) + kQuiet);
+}
+
 void GrpcServer::stop(std::chrono::milliseconds grace) {
   std::call_once(parts_->stopped, [&] {
     parts_->health.reset();

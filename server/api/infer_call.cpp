@@ -147,8 +147,13 @@ class Refused final : public grpc::ServerGenericBidiReactor {
 
 }  // namespace
 
+std::chrono::nanoseconds GenericCalls::since_last() const {
+  return std::chrono::nanoseconds(base::monotonic_ns() - last_ns_);
+}
+
 grpc::ServerGenericBidiReactor* GenericCalls::CreateReactor(
     grpc::GenericCallbackServerContext* context) {
+  last_ns_ = base::monotonic_ns();
   Status status = check_access(access_, Right::kUse, *context);
   if (status.ok() && context->method() != kModelInfer) {
     status = {Code::kUnimplemented, context->method() + " is not served"};

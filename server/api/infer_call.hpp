@@ -1,7 +1,9 @@
 #pragma once
 #include <grpcpp/generic/async_generic_service.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 
 #include "server/api/access.hpp"
 #include "server/service/service.hpp"
@@ -25,10 +27,14 @@ class GenericCalls final : public grpc::CallbackGenericService {
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override;
 
+  /// How long ago the last call came.
+  [[nodiscard]] std::chrono::nanoseconds since_last() const;
+
  private:
   Service& service_;
   CallLimits limits_;
   const Access& access_;
+  std::atomic<std::uint64_t> last_ns_{0};  ///< CLOCK_MONOTONIC
 };
 
 }  // namespace sluice::server::api

@@ -306,8 +306,7 @@ class Life {
     training_.stop();  // Its calls last as long as their jobs.
     std::vector<std::future<void>> ends;
     for (Front* const front : fronts()) {
-      const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
-      ends.push_back(std::async(std::launch::async, [=] { front->grpc.stop(left + kGrace); }));
+      ends.push_back(std::async(std::launch::async, [=] { front->grpc.finish(until); }));
       ends.push_back(std::async(std::launch::async, [=] { front->http.finish(until); }));
     }
     for (const auto& end : ends) end.wait_until(until);

@@ -40,13 +40,13 @@ defaults
   retries 3
   option redispatch
 frontend clients
-  bind 127.0.0.1:{port}
+  bind 127.0.0.1:{port} {protocol}
   default_backend servers
 backend servers
   option httpchk HEAD /v2/health/ready
-  default-server check inter 200ms fall 2 rise 2
-  server one 127.0.0.1:{one}
-  server two 127.0.0.1:{two}
+  default-server check inter 200ms fall 2 rise 2 {protocol}
+  server one 127.0.0.1:{one} check port {one_http} check-proto h1
+  server two 127.0.0.1:{two} check port {two_http} check-proto h1
 """
 
 # nginx probes nobody: it learns of a server's end from a connection that is refused.
@@ -78,7 +78,12 @@ http {{
   }}
 }}
 """
-BALANCERS = {"haproxy": (HAPROXY, ["haproxy", "-db", "-f"]), "nginx": (NGINX, ["nginx", "-c"])}
+HAPROXY_COMMAND = ["haproxy", "-db", "-f"]
+BALANCERS = {
+    "haproxy": (HAPROXY, HAPROXY_COMMAND),
+    "nginx": (NGINX, ["nginx", "-c"]),
+    "haproxy-grpc": (HAPROXY, HAPROXY_COMMAND),
+}
 
 
 def free_ports(count: int) -> list[int]:
@@ -92,15 +97,17 @@ def program(name: str) -> str | None:
 
 
 class Server:
-    """One of the two. Its port stays the same over its updates."""
+    """One of the two. Its ports stay the same over its updates."""
 
-    def __init__(self, port: int):
-        self.port = port
+    def __init__(self, grpc_port: int, http_port: int):
+        self.grpc_port = grpc_port
+        self.http_port = http_port
         self.start()
 
     def start(self) -> None:
-        session = f"roll-{os.getpid()}-{self.port}"
-        words = ["--models", "dummy", "-p", "0", "--http", str(self.port), "--json", "--session", session]
+        session = f"roll-{os.getpid()}-{self.http_port}"
+        words = ["--models", "dummy", "-p", str(self.grpc_port), "--http", str(self.http_port)]
+        words += ["--json", "--session", session]
         words += ["--drain-delay-s", "2"]
         self.process = subprocess.Popen([SLUICE, "serve", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert self.process.stdout and self.process.stdout.readline(), self.process.communicate()[1]
@@ -119,7 +126,8 @@ class Server:
 def balancer(name: str, folder: Path, ports: dict[str, int]) -> Iterator[None]:
     text, command = BALANCERS[name]
     config = folder / f"{name}.conf"
-    config.write_text(text.format(folder=folder, **ports))
+    protocol = "proto h2" if name.endswith("grpc") else ""
+    config.write_text(text.format(folder=folder, protocol=protocol, **ports))
     path = program(command[0])
     assert path
     process = subprocess.Popen([path, *command[1:], config], stderr=subprocess.PIPE)
@@ -177,15 +185,47 @@ class Load:
         return fields.get("connection") != "close", head.split(" ", 2)[1]
 
 
+class GrpcLoad(Load):
+    """One channel for all, as clients of gRPC have it."""
+
+    async def run(self) -> None:
+        import grpc.aio
+        from tritonclient.grpc import service_pb2
+
+        request = service_pb2.ModelInferRequest(model_name="dummy")
+        request.inputs.add(name="input0", datatype="FP32", shape=[1, 2])
+        request.raw_input_contents.append(bytes(8))
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{self._port}") as channel:
+            self._call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+            self._request = request.SerializeToString()
+            await super().run()
+
+    async def _client(self, first_s: float) -> None:
+        import grpc
+
+        due = time.monotonic() + first_s
+        while self.running:
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            due += self._pause_s
+            try:
+                await self._call(self._request, timeout=PATIENCE_S)
+                self.results["200"] += 1
+            except grpc.RpcError as error:
+                self.results[f"{error.code()}: {error.details()}"] += 1
+
+
 def roll(name: str, folder: Path, updates: int, rate: float) -> collections.Counter:
     """The results of all requests: HTTP codes, and names of errors."""
-    names = ("port", "one", "two")
+    names = ("port", "one_grpc", "two_grpc", "one_http", "two_http")
     ports = dict(zip(names, free_ports(len(names)), strict=True))
-    servers = [Server(ports["one"]), Server(ports["two"])]
+    kind = "grpc" if name.endswith("grpc") else "http"
+    ports |= {server: ports[f"{server}_{kind}"] for server in ("one", "two")}
+    servers = [Server(ports[f"{server}_grpc"], ports[f"{server}_http"]) for server in ("one", "two")]
+    load = GrpcLoad if kind == "grpc" else Load
     try:
         with balancer(name, folder, ports):
             time.sleep(1)
-            return asyncio.run(update_under_load(servers, Load(ports["port"], rate), updates))
+            return asyncio.run(update_under_load(servers, load(ports["port"], rate), updates))
     finally:
         for server in servers:
             server.process.kill()
@@ -208,6 +248,8 @@ def test_an_update_loses_no_request(tmp_path, name):
     """Prevents: a server that refuses, or cuts, what its clients send before they know of its end."""
     if program(BALANCERS[name][1][0]) is None:
         pytest.skip(f"there is no {name}")
+    if name.endswith("grpc"):
+        pytest.importorskip("tritonclient.grpc")
     results = roll(name, tmp_path, updates=2, rate=50)
     assert set(results) == {"200"}, results
 
@@ -220,9 +262,12 @@ def main() -> int:
     options = parser.parse_args()
     lost = 0
     for name in options.balancer or BALANCERS:
+        begin = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             results = roll(name, Path(folder), options.updates, options.rate)
-        print(f"{name}: {options.updates} updates, {sum(results.values())} requests: {dict(results)}", flush=True)
+        seconds = time.monotonic() - begin
+        count = sum(results.values())
+        print(f"{name}: {options.updates} updates in {seconds:.0f} s, {count} requests: {dict(results)}", flush=True)
         lost += sum(count for result, count in results.items() if result != "200")
     return 1 if lost else 0
 
