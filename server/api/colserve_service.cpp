@@ -83,6 +83,7 @@ class Call final : public grpc::ServerUnaryReactor {
           std::move(request),
           [this](const Status& status, const Response& result) { answer(status, result); }));
     } catch (const Refusal& refusal) {
+      service.refused(from.model(), with_reason(refusal.status, "malformed"));
       Finish(to_grpc(refusal.status, context_));
     }
   }

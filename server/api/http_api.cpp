@@ -11,6 +11,7 @@
 #include "server/api/http_target.hpp"
 #include "server/api/refusal.hpp"
 #include "server/api/request_rules.hpp"
+#include "server/api/trace.hpp"
 
 namespace sluice::server::api {
 namespace {
@@ -47,6 +48,28 @@ unsigned http_status(Code code) {
       break;
   }
   return 500;
+}
+
+/// The code under which a refusal by HTTP is counted.
+Code code_of(unsigned status) {
+  switch (status) {
+    case 401:
+      return Code::kUnauthenticated;
+    case 403:
+      return Code::kPermissionDenied;
+    case 404:
+      return Code::kNotFound;
+    case 408:
+      return Code::kDeadlineExceeded;
+    case 413:
+    case 429:
+      return Code::kResourceExhausted;
+    case 417:
+    case 501:
+      return Code::kUnimplemented;
+    default:
+      return Code::kInvalidArgument;
+  }
 }
 
 HttpReply json_reply(const json& body) {
@@ -147,13 +170,23 @@ class InferCall final : public HttpCall {
         head_(std::move(head)),
         target_(std::move(target)),
         max_bytes_(max_bytes),
+        trace_(next_traceparent(head_.traceparent)),
         announcement_(service, target_.model, head_.content_length) {}
 
   void run(Body body, ReplyDone done) override {
+    const ReplyDone traced = [done = std::move(done), trace = trace_](MakeReply make) {
+      if (trace.empty()) return done(std::move(make));
+      done([make = std::move(make), trace] {
+        HttpReply reply = make();
+        reply.headers.emplace_back("traceparent", trace);
+        return reply;
+      });
+    };
     try {
-      infer(decoded(std::move(body), head_, max_bytes_, service_.memory()), done);
+      infer(decoded(std::move(body), head_, max_bytes_, service_.memory()), traced);
     } catch (const Refusal& refusal) {
-      done([status = refusal.status] { return error_reply(status); });
+      service_.refused(target_.model, with_reason(refusal.status, "malformed"));
+      traced([status = refusal.status] { return error_reply(status); });
     }
   }
   void cancel() override { cancel_.cancel(); }
@@ -164,6 +197,7 @@ class InferCall final : public HttpCall {
     Request& request = decoded.request;
     request.model = target_.model;
     request.version = target_.version;
+    request.trace = trace_;
     check_request(request);
     count_memory(request, ByteBudget::Share(service_.memory()));
     request.announced = announcement_.take();
@@ -210,6 +244,7 @@ class InferCall final : public HttpCall {
   HttpHead head_;
   HttpTarget target_;
   std::size_t max_bytes_;
+  std::string trace_;
   Announcement announcement_;
   CancelOnce cancel_;
 };
@@ -312,6 +347,12 @@ HttpReply error_reply(const Status& status) {
     reply.headers.emplace_back("retry-after-ms", std::to_string(static_cast<std::int64_t>(ms)));
   }
   return reply;
+}
+
+void HttpApi::refused(const std::string& target, unsigned status, std::string_view reason) {
+  const HttpTarget parsed = parse_target(target);
+  if (parsed.route == Route::kInfer)
+    service_.refused(parsed.model, {code_of(status), "", 0, reason});
 }
 
 std::shared_ptr<HttpCall> HttpApi::begin(const HttpHead& head) {

@@ -24,6 +24,7 @@ struct HttpHead {
   std::string accept_encoding;
   std::string inference_header_length;  ///< Inference-Header-Content-Length
   std::string authorization;
+  std::string traceparent;
 };
 
 struct HttpReply {
@@ -69,6 +70,8 @@ class HttpApi {
   /// Finds the call and announces an inference. Throws HttpReply for a request that is refused by
   /// its headers.
   [[nodiscard]] std::shared_ptr<HttpCall> begin(const HttpHead& head);
+  /// A request was refused by the connection. status: of HTTP; reason: see Status::reason.
+  void refused(const std::string& target, unsigned status, std::string_view reason);
   /// What bodies take their memory from.
   [[nodiscard]] const ByteBudget& memory() const { return service_.memory(); }
 

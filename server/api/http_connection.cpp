@@ -45,6 +45,20 @@ std::string header(const http::fields& fields, std::string_view name) {
   return {value.data(), value.size()};
 }
 
+/// Of a refusal by the headers, as Status::reason.
+std::string_view reason_of(unsigned status) {
+  switch (status) {
+    case 401:
+      return "token";
+    case 413:
+      return "too_large";
+    case 429:
+      return "memory";
+    default:
+      return "malformed";
+  }
+}
+
 /// One connection. Everything but done callbacks runs on its strand.
 class Connection final : public OpenConnection, public std::enable_shared_from_this<Connection> {
  public:
@@ -170,8 +184,10 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
     try {
       begin(request);
     } catch (HttpReply& reply) {
-      if (has_body) return refuse(std::move(reply));
+      const std::string_view reason = reason_of(reply.status);
+      if (has_body) return refuse(std::move(reply), reason);
       stop_timer();
+      api_.refused(std::string(request.target()), reply.status, reason);
       write(std::move(reply));
     }
   }
@@ -180,12 +196,13 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   void begin(const http::request<http::empty_body>& request) {
     HttpHead head;
     head.method = std::string(request.method_string());
-    head.target = std::string(request.target());
+    head.target = target_ = std::string(request.target());
     head.content_length = parser_->content_length().value_or(0);
     head.content_encoding = header(request, "Content-Encoding");
     head.accept_encoding = header(request, "Accept-Encoding");
     head.inference_header_length = header(request, "Inference-Header-Content-Length");
     head.authorization = header(request, "Authorization");
+    head.traceparent = header(request, "traceparent");
     const std::size_t limit = options_.max_request_bytes;
     unread_ = parser_->chunked() ? limit : head.content_length;
     if (head.content_length > limit) {
@@ -258,18 +275,20 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
 
   void on_chunks(error_code error) {
     if (state_ == State::kClosed) return;
-    if (timed_out_) return refuse(error_reply(408, "the body took too long"));
+    if (timed_out_) return refuse(error_reply(408, "the body took too long"), "too_slow");
     if (error == http::error::body_limit) {
       return refuse(error_reply(413, "the body has more bytes than the limit, " +
-                                         std::to_string(options_.max_request_bytes)));
+                                         std::to_string(options_.max_request_bytes)),
+                    "too_large");
     }
-    if (error) return refuse(error_reply(400, "the chunks of the body: " + error.message()));
+    if (error)
+      return refuse(error_reply(400, "the chunks of the body: " + error.message()), "malformed");
     std::string& body = chunks_->get().body();
     body_got_ = body.size();
     try {
       take_memory(std::max(body.capacity(), reserved_));
     } catch (HttpReply& reply) {
-      return refuse(std::move(reply));
+      return refuse(std::move(reply), "memory");
     }
     if (!chunks_->is_done()) return read_more_body();
     auto whole = std::make_shared<const std::string>(std::move(body));
@@ -280,10 +299,11 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   void on_body(error_code error, std::size_t bytes) {
     if (state_ == State::kClosed) return;
     body_got_ += bytes;
-    if (timed_out_) return refuse(error_reply(408, "the body took too long"));
+    if (timed_out_) return refuse(error_reply(408, "the body took too long"), "too_slow");
     if (error) {
       return refuse(error_reply(400, "the body ends after " + std::to_string(body_got_) + " of " +
-                                         std::to_string(body_bytes_) + " bytes"));
+                                         std::to_string(body_bytes_) + " bytes"),
+                    "cut_off");
     }
     read_more_body();
   }
@@ -311,7 +331,9 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   }
 
   /// Answers a request whose body was not read: the rest of the connection cannot be understood.
-  void refuse(HttpReply reply) {
+  void refuse(HttpReply reply, std::string_view reason = {}) {
+    // Without a reason, not even the headers are known.
+    if (!reason.empty()) api_.refused(target_, reply.status, reason);
     release_reserved();
     body_.reset();
     chunks_.reset();
@@ -412,6 +434,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::empty_body>> parser_;
   std::optional<http::request_parser<http::string_body>> chunks_;  ///< Of a chunked body.
+  std::string target_;                                             ///< Of the request.
   unsigned version_ = kHttp11;                                     ///< Of the request.
   bool bodyless_ = false;  ///< The request was HEAD: the response has no body.
   std::shared_ptr<HttpCall> call_;

@@ -12,6 +12,7 @@
 #include "server/api/proto_codec.hpp"
 #include "server/api/refusal.hpp"
 #include "server/api/request_rules.hpp"
+#include "server/api/trace.hpp"
 
 namespace sluice::server::api {
 namespace {
@@ -20,9 +21,9 @@ constexpr std::string_view kModelInfer = "/inference.GRPCInferenceService/ModelI
 /// Metadata with which a client names the model before the message arrives.
 constexpr const char* kModelHeader = "sluice-model";
 
-std::string model_header(const grpc::ServerContextBase& context) {
+std::string header(const grpc::ServerContextBase& context, const char* name) {
   const auto& headers = context.client_metadata();
-  const auto at = headers.find(kModelHeader);
+  const auto at = headers.find(name);
   return at == headers.end() ? "" : std::string(at->second.data(), at->second.size());
 }
 
@@ -83,7 +84,9 @@ class InferCall final : public grpc::ServerGenericBidiReactor {
       : service_(service),
         context_(context),
         limits_(limits),
-        announcement_(service, model_header(context), 0) {
+        trace_(next_traceparent(header(context, "traceparent"))),
+        announcement_(service, header(context, kModelHeader), 0) {
+    if (!trace_.empty()) context.AddTrailingMetadata("traceparent", trace_);
     reading_.start(context, limits.read);
     StartRead(&message_);
   }
@@ -94,11 +97,13 @@ class InferCall final : public grpc::ServerGenericBidiReactor {
     if (!ok) {
       // gRPC has already refused a message over the limit. Otherwise the client is gone, or has
       // closed its side without a message.
+      service_.refused("", {Code::kInvalidArgument, "", 0, "cut_off"});
       return Finish({grpc::StatusCode::INVALID_ARGUMENT, "the call has no message"});
     }
     try {
       infer();
     } catch (const Refusal& refusal) {
+      service_.refused("", with_reason(refusal.status, "malformed"));
       Finish(to_grpc(refusal.status, context_));
     }
   }
@@ -110,6 +115,7 @@ class InferCall final : public grpc::ServerGenericBidiReactor {
     count_memory(request, std::move(share));
     lower_deadline(request, deadline_ns(context_));
     request.announced = announcement_.take();
+    request.trace = trace_;
     Done done = [this, echo = echo_of(request)](const Status& status, const Response& response) {
       answer(echo, status, response);
     };
@@ -130,6 +136,7 @@ class InferCall final : public grpc::ServerGenericBidiReactor {
   Service& service_;
   grpc::GenericCallbackServerContext& context_;
   const CallLimits limits_;
+  const std::string trace_;
   Announcement announcement_;
   grpc::ByteBuffer message_;
   CancelOnce cancel_;
@@ -158,7 +165,10 @@ grpc::ServerGenericBidiReactor* GenericCalls::CreateReactor(
   if (status.ok() && context->method() != kModelInfer) {
     status = {Code::kUnimplemented, context->method() + " is not served"};
   }
-  if (!status.ok()) return new Refused(to_grpc(status, *context));
+  if (!status.ok()) {
+    if (context->method() == kModelInfer) service_.refused("", with_reason(status, "token"));
+    return new Refused(to_grpc(status, *context));
+  }
   return new InferCall(service_, *context, limits_);
 }
 

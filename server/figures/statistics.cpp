@@ -1,5 +1,7 @@
 #include "server/figures/statistics.hpp"
 
+#include <array>
+
 #include "base/clock.hpp"
 
 namespace sluice::server {
@@ -65,7 +67,6 @@ Statistics::Statistics(std::size_t batch_size)
 
 void Statistics::answered(Code code, std::size_t items, const RequestTimes& times) {
   const std::lock_guard lock(mutex_);
-  ++by_code_.at(static_cast<std::size_t>(code));
   const std::uint64_t total = times.ended_ns - times.arrived_ns;
   if (code != Code::kOk) {
     add(counts_.fail, total);
@@ -97,17 +98,30 @@ ModelStatistics Statistics::read() const {
 }
 
 void Statistics::write(base::MetricsText& out, const All& models) {
-  out.family("sluice_serve_requests_total", "counter", "Requests answered, by result.");
-  for (const auto& [labels, statistics] : models) {
-    const std::lock_guard lock(statistics->mutex_);
-    for (std::size_t i = 0; i < statistics->by_code_.size(); ++i) {
-      const std::uint64_t count = statistics->by_code_.at(i);
-      if (count == 0 && i != 0) continue;
-      auto with_result = labels;
-      with_result.emplace_back("result", to_string(static_cast<Code>(i)));
-      out.sample(with_result, static_cast<double>(count));
+  const auto counter = [&](std::string_view name, std::string_view help, auto value) {
+    out.family(name, "counter", help);
+    for (const auto& [labels, statistics] : models) {
+      out.sample(labels, static_cast<double>(value(statistics->read())));
     }
-  }
+  };
+  // Triton's names, for dashboards and alert rules that have them.
+  using Counts = ModelStatistics;
+  counter("nv_inference_request_success", "Requests with an answer.",
+          [](const Counts& counts) { return counts.success.count; });
+  counter("nv_inference_request_failure", "Requests of the model without an answer.",
+          [](const Counts& counts) { return counts.fail.count; });
+  counter("nv_inference_count", "Items.",
+          [](const Counts& counts) { return counts.inference_count; });
+  counter("nv_inference_exec_count", "Executions of a batch.",
+          [](const Counts& counts) { return counts.execution_count; });
+  counter("nv_inference_request_duration_us", "From the headers to the answer.",
+          [](const Counts& counts) { return counts.success.ns / 1000; });
+  counter("nv_inference_queue_duration_us", "In the queue.",
+          [](const Counts& counts) { return counts.queue.ns / 1000; });
+  counter("nv_inference_compute_input_duration_us", "Copies of inputs.",
+          [](const Counts& counts) { return counts.compute_input.ns / 1000; });
+  counter("nv_inference_compute_infer_duration_us", "Steps of the model.",
+          [](const Counts& counts) { return counts.compute_infer.ns / 1000; });
   const auto histogram = [&](std::string_view name, std::string_view help,
                              Histogram Statistics::*which) {
     out.family(name, "histogram", help);

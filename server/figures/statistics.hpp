@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -70,7 +69,6 @@ class Statistics {
   const std::size_t batch_size_;
   mutable std::mutex mutex_;
   ModelStatistics counts_;
-  std::array<std::uint64_t, static_cast<std::size_t>(Code::kInternal) + 1> by_code_{};
   Histogram queue_;
   Histogram compute_;
   Histogram total_;

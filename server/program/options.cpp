@@ -145,6 +145,11 @@ void add_queue_options(CLI::App& app, ServeOptions& options, Text& text) {
   app.add_option("--records", options.server.records_file,
                  "Write a JSON line for each request (docs/reference/server-files.md)")
       ->type_name("FILE");
+  app.add_option(
+         "--access-log", options.server.access_log,
+         "Write a JSON line for each request for inference, also for those that are refused "
+         "at once")
+      ->type_name("FILE");
   app.add_option("--drain-delay-s", options.drain_delay_s,
                  "At SIGTERM, how long the server says that it is not ready, and answers all the "
                  "same, before it takes no more connections")

@@ -76,7 +76,7 @@ Dispatcher::~Dispatcher() {
   host_->stop();
   for (const Message& message : messages_) message();
   for (auto& [task, execution] : executions_) {
-    finish(*execution, {Code::kUnavailable, "the server is shutting down"});
+    finish(*execution, {Code::kUnavailable, "the server is shutting down", 0, "draining"});
   }
 }
 
@@ -136,7 +136,7 @@ void Dispatcher::cancel(std::uint64_t request) {
                                     [&](const Pending& pending) { return pending.id == request; });
       if (!here) continue;
       drop(*execution, [&](const Pending& pending) { return pending.id == request; },
-           {Code::kCancelled, "the client is gone"});
+           {Code::kCancelled, "the client is gone", 0, "client"});
       return remove_if_unwanted(task);
     }
   });
@@ -150,7 +150,7 @@ void Dispatcher::drop_overdue(std::uint64_t now) {
   }
   for (const std::uint64_t task : tasks) {
     drop(*executions_.at(task), [&](const Pending& pending) { return pending.deadline_ns <= now; },
-         {Code::kDeadlineExceeded, "the deadline passed in the queue"});
+         {Code::kDeadlineExceeded, "the deadline passed in the queue", 0, "deadline"});
     remove_if_unwanted(task);
   }
 }
@@ -361,7 +361,7 @@ void Dispatcher::remove_model(const std::shared_ptr<Model>& model) {
   bool left = true;
   const auto poll = [&] {
     drop_executions([&](const Execution& each) { return each.model == model && !each.begun; },
-                    {Code::kUnavailable, "the model is being unloaded"});
+                    {Code::kUnavailable, "the model is being unloaded", 0, "not_loaded"});
     left = std::ranges::any_of(executions_,
                                [&](const auto& entry) { return entry.second->model == model; });
     model->removed = true;

@@ -54,7 +54,8 @@ Server::Server(const ServerOptions& options, std::vector<ModelConfig> models, Ma
       memory_(options.max_queued_bytes),
       announcer_(options.announce, options.jobs),
       records_(options.records_file, std::string(to_string(options.dispatcher.policy)),
-               options.device) {
+               options.device),
+      outcomes_(options.access_log) {
   for (ModelConfig& config : models) {
     const std::string name = config.name;
     entries_[name].config = std::move(config);
@@ -165,12 +166,14 @@ Server::Entry* Server::entry_of(const std::string& name) {
 Status Server::no_model(const std::string& name) const {
   constexpr std::size_t kLongest = 128;
   if (name.size() > kLongest) {
-    return {Code::kNotFound, fmt::format("unknown model '{}...'", name.substr(0, kLongest))};
+    return {Code::kNotFound, fmt::format("unknown model '{}...'", name.substr(0, kLongest)), 0,
+            "unknown_model"};
   }
   std::vector<std::string> names;
   for (const auto& [known, entry] : entries_) names.push_back(known);
   return {Code::kNotFound,
-          fmt::format("unknown model '{}'{}", name, base::did_you_mean(name, names))};
+          fmt::format("unknown model '{}'{}", name, base::did_you_mean(name, names)), 0,
+          "unknown_model"};
 }
 
 /// The loaded model, or null and the reason.
@@ -189,9 +192,11 @@ std::shared_ptr<Model> Server::find(const std::string& name, const std::string& 
         entry.versions, [&](const auto& each) { return std::to_string(each.first) == version; });
     if (same == entry.versions.end()) {
       constexpr std::size_t kLongest = 32;
-      status = {Code::kNotFound, fmt::format("model '{}' has no version '{}', only {}", name,
-                                             version.substr(0, kLongest),
-                                             fmt::join(std::views::keys(entry.versions), ", "))};
+      status = {
+          Code::kNotFound,
+          fmt::format("model '{}' has no version '{}', only {}", name, version.substr(0, kLongest),
+                      fmt::join(std::views::keys(entry.versions), ", ")),
+          0, "version"};
       return nullptr;
     }
     chosen = &same->second;
@@ -202,7 +207,8 @@ std::shared_ptr<Model> Server::find(const std::string& name, const std::string& 
   const Version never;
   if (chosen == nullptr) chosen = &never;
   status = {Code::kUnavailable,
-            fmt::format("model '{}' is {}: {}", name, chosen->state, chosen->reason)};
+            fmt::format("model '{}' is {}: {}", name, chosen->state, chosen->reason), 0,
+            "not_loaded"};
   return nullptr;
 }
 
@@ -213,14 +219,15 @@ Status Server::accept(Model& model, std::size_t items) {
   model.waiting.fetch_sub(1);
   return {Code::kResourceExhausted,
           fmt::format("model '{}': {} requests wait already (max-queue)", model.config.name, limit),
-          static_cast<double>(model.limits.ns(items)) / 1e6};
+          static_cast<double>(model.limits.ns(items)) / 1e6, "queue"};
 }
 
 /// A refusal before the queue. `model` is null if the request names none that is loaded.
 void Server::refuse(const std::shared_ptr<Model>& model, Pending pending, const Status& status) {
   if (pending.request.announced != 0) announcer_.forget(pending.request.announced);
+  pending.times.queued_ns = pending.times.ended_ns = base::monotonic_ns();
+  count(model, pending, status);
   if (model) {
-    pending.times.queued_ns = pending.times.ended_ns = base::monotonic_ns();
     model->statistics->answered(status.code, pending.items, pending.times);
     Execution none;
     none.model = model;
@@ -229,9 +236,26 @@ void Server::refuse(const std::shared_ptr<Model>& model, Pending pending, const 
   pending.done(status, {});
 }
 
+void Server::count(const std::shared_ptr<Model>& model, const Pending& pending,
+                   const Status& status) {
+  const Request& request = pending.request;
+  Outcome outcome{"", "", status.code, status.reason, request.id, request.trace};
+  // A client may name any model; only known names are labels.
+  if (model || entry_of(request.model) != nullptr) outcome.model = request.model;
+  if (model) outcome.version = std::to_string(model->config.version);
+  outcome.ms = static_cast<double>(pending.times.ended_ns - pending.times.arrived_ns) / 1e6;
+  outcomes_.add(outcome);
+}
+
+void Server::refused(const std::string& model, const Status& status) {
+  const bool known = entry_of(model) != nullptr;
+  outcomes_.add({known ? model : "", "", status.code, status.reason, "", ""});
+}
+
 std::shared_ptr<Cancellation> Server::infer(Request request, Done done) {
   Status status;
-  if (!answers()) status = {Code::kUnavailable, "the server is starting or shutting down"};
+  if (!answers())
+    status = {Code::kUnavailable, "the server is starting or shutting down", 0, "draining"};
   const auto model = status.ok() ? find(request.model, request.version, status) : nullptr;
   Pending pending;
   if (model) status = check(*model, request, pending);
@@ -273,6 +297,7 @@ Status Server::check(Model& model, Request& request, Pending& pending) {
 
 void Server::answered(const Execution& execution, Pending& pending, const Status& status,
                       const Response& response) {
+  count(execution.model, pending, status);
   execution.model->statistics->answered(status.code, pending.items, pending.times);
   records_.write(execution, pending, status);
   if (profile_ != nullptr && status.ok()) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "server/figures/outcomes.hpp"
 #include "server/figures/profile.hpp"
 #include "server/memory/residency.hpp"
 #include "server/models/config_file.hpp"
@@ -24,6 +25,7 @@ namespace sluice::server {
 struct ServerOptions {
   DispatcherOptions dispatcher;
   std::string records_file;                     ///< Empty: none.
+  std::string access_log;                       ///< Empty: none.
   std::string device = "cpu";                   ///< For the records: gpu, simulated or cpu.
   std::uint64_t max_queued_bytes = 1ULL << 30;  ///< Of all requests and unsent responses.
   double drain_s = 30;
@@ -69,6 +71,7 @@ class Server : public Service {
   void forget(std::uint64_t announced) override;
   const ByteBudget& memory() const override { return memory_; }
   std::shared_ptr<Cancellation> infer(Request request, Done done) override;
+  void refused(const std::string& model, const Status& status) override;
   bool live() const override { return true; }
   /// Not while a model is not served because its load has failed.
   bool ready() const override;
@@ -125,6 +128,7 @@ class Server : public Service {
   void stage(Model& model, Request& request) const;
   [[nodiscard]] Status accept(Model& model, std::size_t items);
   void refuse(const std::shared_ptr<Model>& model, Pending pending, const Status& status);
+  void count(const std::shared_ptr<Model>& model, const Pending& pending, const Status& status);
   void answered(const Execution& execution, Pending& pending, const Status& status,
                 const Response& response);
   [[nodiscard]] std::vector<ModelVersion> wanted_versions(const ModelConfig& config) const;
@@ -163,6 +167,7 @@ class Server : public Service {
   std::uint32_t next_model_ = 1;
   Announcer announcer_;
   Records records_;
+  Outcomes outcomes_;
   std::unique_ptr<memory::Residency> residency_;  ///< Null: all weights always stay.
   std::unique_ptr<Dispatcher> dispatcher_;
 };

@@ -127,6 +127,7 @@ std::string Server::metrics() const {
   }
   out.family("sluice_serve_queued_bytes", "gauge", "Memory of requests and unsent responses.");
   out.sample(static_cast<double>(memory_.used()));
+  outcomes_.write(out);
   Statistics::write(out, statistics);
   if (training_ != nullptr) training_->write_metrics(out);
   if (residency_) write_memory(out);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/tensor.hpp"
@@ -33,6 +34,8 @@ struct Status {
   Code code = Code::kOk;
   std::string message;
   double retry_after_ms = 0;  ///< With kResourceExhausted: when to try again; 0: unknown.
+  /// What caused the refusal, one word for the metrics. Empty: the code says it.
+  std::string_view reason = {};
 
   [[nodiscard]] bool ok() const { return code == Code::kOk; }
 };
@@ -48,6 +51,7 @@ struct Request {
   std::uint64_t deadline_ns = 0;  ///< From `timeout`, `slo_ms` or gRPC's deadline; 0: none given.
   std::uint32_t priority = 0;     ///< 1 is the highest, 0 the default.
   std::uint64_t announced = 0;    ///< What Service::headers() returned.
+  std::string trace;              ///< W3C traceparent of the answer; may be empty.
   std::shared_ptr<const void> storage;  ///< Keeps the data of `inputs` alive.
   std::size_t storage_bytes = 0;        ///< Of `storage`, as far as no budget counts them yet.
 };
@@ -134,6 +138,10 @@ class Service {
   /// Checks, admits and queues a request. `done` may be called before this returns. Returns null if
   /// the request has already been answered.
   virtual std::shared_ptr<Cancellation> infer(Request request, Done done) = 0;
+
+  /// A request for inference was refused before infer(). model: as the client names it; may be
+  /// empty.
+  virtual void refused(const std::string& model, const Status& status) = 0;
 
   [[nodiscard]] virtual bool live() const = 0;
   [[nodiscard]] virtual bool ready() const = 0;

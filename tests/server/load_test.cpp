@@ -167,9 +167,9 @@ TEST_F(LoadTest, CountsSurviveLoadsAndUnloads) {
   files_["a"] = {1};
   start_versions({model("a")});
   const auto counted = [this](int requests) {
-    return testing::Matches(
-        HasSubstr("sluice_serve_requests_total{model=\"a\",version=\"1\",result=\"ok\"} " +
-                  std::to_string(requests) + "\n"))(server_->metrics());
+    return testing::Matches(HasSubstr(
+        "sluice_serve_requests_total{model=\"a\",version=\"1\",result=\"ok\",reason=\"\"} " +
+        std::to_string(requests) + "\n"))(server_->metrics());
   };
   ask("a").wait();
   EXPECT_TRUE(counted(1));

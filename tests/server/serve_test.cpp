@@ -103,7 +103,7 @@ TEST_F(Serve, AnswersRecordsAndCounts) {
   EXPECT_THAT(
       get("/metrics").second,
       HasSubstr(
-          R"(sluice_serve_requests_total{model="dummy",version="1",result="ok"} 1)"));
+          R"(sluice_serve_requests_total{model="dummy",version="1",result="ok",reason=""} 1)"));
   server_->signal(SIGTERM);
   const base::Captured got = server_->finish();
   EXPECT_EQ(got.exit_code, 0);

@@ -347,14 +347,84 @@ TEST_F(ServerTest, MetricsCountResults) {
   ask("a").wait();
   ask(request("a", {1, 2, 3, 4})).wait();
   const std::string text = server_->metrics();
-  EXPECT_THAT(text,
-              HasSubstr(R"(sluice_serve_requests_total{model="a",version="1",result="ok"} 1)"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(R"(sluice_serve_requests_total{model="a",version="1",result="ok",reason=""} 1)"));
   EXPECT_THAT(
       text,
       HasSubstr(
-          R"(sluice_serve_requests_total{model="a",version="1",result="invalid_argument"} 1)"));
+          R"(sluice_serve_requests_total{model="a",version="1",result="invalid_argument",reason="unfit"} 1)"));
   EXPECT_THAT(
       text, HasSubstr(R"(sluice_serve_request_seconds_bucket{model="a",version="1",le="+Inf"} 1)"));
+}
+
+// Prevents: refusals that clients see and no metric shows, and any number of labels that a client
+// chooses.
+TEST_F(ServerTest, EachRefusalIsCountedOnceByItsCause) {
+  ModelConfig full = model("full");
+  full.max_queue = 1;
+  ModelConfig later = model("later");
+  later.preload = false;
+  start({full, later});
+  stage_.hold();
+  auto running = ask("full");
+  stage_.steps(1);
+  auto waiting = ask("full");
+  ask("full").wait();
+  ask("later").wait();
+  ask("any-name").wait();
+  Request other = request("full", {1, 2});
+  other.version = "7";
+  ask(std::move(other)).wait();
+  server_->refused("full", {Code::kResourceExhausted, "", 0, "too_large"});
+  server_->refused("made-up", {Code::kInvalidArgument, "", 0, "malformed"});
+  waiting.cancellation->cancel();
+  waiting.wait();
+  stage_.release();
+  running.wait();
+  Request late = request("full", {1, 2});
+  late.deadline_ns = 1;
+  ask(std::move(late)).wait();
+  EXPECT_TRUE(server_->unload("full").ok());
+  server_->leave();
+  EXPECT_TRUE(server_->drain(kFarNs));
+  ask("full").wait();
+  const std::string text = server_->metrics();
+  for (const char* line : {
+           R"({model="",version="",result="invalid_argument",reason="malformed"} 1)",
+           R"({model="",version="",result="not_found",reason="unknown_model"} 1)",
+           R"({model="full",version="",result="not_found",reason="version"} 1)",
+           R"({model="full",version="",result="resource_exhausted",reason="too_large"} 1)",
+           R"({model="full",version="",result="unavailable",reason="draining"} 1)",
+           R"({model="full",version="1",result="ok",reason=""} 1)",
+           R"({model="full",version="1",result="resource_exhausted",reason="queue"} 1)",
+           R"({model="full",version="1",result="deadline_exceeded",reason="deadline"} 1)",
+           R"({model="full",version="1",result="cancelled",reason="client"} 1)",
+           R"({model="later",version="",result="unavailable",reason="not_loaded"} 1)",
+       }) {
+    EXPECT_THAT(text, HasSubstr(std::string("sluice_serve_requests_total") + line + "\n"));
+  }
+  EXPECT_THAT(text, HasSubstr("nv_inference_request_success{model=\"full\",version=\"1\"} 1\n"));
+}
+
+TEST_F(ServerTest, TheAccessLogHasEachRequest) {
+  ServerOptions options;
+  options.access_log = folder_.file("access");
+  start({model("a")}, options);
+  Request traced = request("a", {1, 2});
+  traced.trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  ask(std::move(traced)).wait();
+  ask("none").wait();
+  std::ifstream in(options.access_log);
+  std::vector<nlohmann::json> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0]["result"], "ok");
+  EXPECT_EQ(lines[0]["id"], "r");
+  EXPECT_EQ(lines[0]["traceparent"], "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+  EXPECT_GT(lines[0]["ms"], 0);
+  EXPECT_EQ(lines[1]["reason"], "unknown_model");
+  EXPECT_EQ(records().at(0)["traceparent"], lines[0]["traceparent"]);
 }
 
 }  // namespace

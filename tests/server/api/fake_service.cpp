@@ -251,6 +251,17 @@ void FakeService::count(const std::string& model, const Status& status) {
   }
 }
 
+void FakeService::refused(const std::string& model, const Status& status) {
+  const std::lock_guard lock(mutex_);
+  refusals_.push_back(model + " " + std::to_string(static_cast<int>(status.code)) + " " +
+                      std::string(status.reason));
+}
+
+std::vector<std::string> FakeService::refusals() const {
+  const std::lock_guard lock(mutex_);
+  return refusals_;
+}
+
 bool FakeService::model_ready(const std::string& model, const std::string& version) const {
   return metadata(model, version).has_value();
 }

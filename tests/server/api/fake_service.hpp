@@ -36,6 +36,7 @@ class FakeService final : public server::Service {
   void forget(std::uint64_t announced) override;
   [[nodiscard]] const server::ByteBudget& memory() const override { return memory_; }
   std::shared_ptr<server::Cancellation> infer(server::Request request, server::Done done) override;
+  void refused(const std::string& model, const server::Status& status) override;
   [[nodiscard]] bool live() const override { return true; }
   [[nodiscard]] bool ready() const override { return ready_; }
   [[nodiscard]] bool model_ready(const std::string& model,
@@ -57,6 +58,8 @@ class FakeService final : public server::Service {
   [[nodiscard]] std::string metrics() const override;
   void shut_down() override;
 
+  /// "MODEL CODE REASON" of each refusal before infer().
+  [[nodiscard]] std::vector<std::string> refusals() const;
   void set_ready(bool ready) { ready_ = ready; }
   /// What the headers of a request said.
   struct Headers {
@@ -113,6 +116,7 @@ class FakeService final : public server::Service {
   bool shutting_down_ = false;
   bool ending_ = false;
   std::atomic<bool> ready_ = true;
+  std::vector<std::string> refusals_;
   std::jthread answering_;
 };
 

@@ -244,10 +244,7 @@ std::uint64_t health(const std::shared_ptr<grpc::Channel>& channel, const std::s
   const grpc::internal::RpcMethod method("/grpc.health.v1.Health/Check",
                                          grpc::internal::RpcMethod::NORMAL_RPC, channel);
   const grpc::Status status =
-      grpc::internal::BlockingUnaryCallImpl<inference::ModelReadyRequest,
-                                            inference::StatisticDuration>(
-          channel.get(), method, &context, request, &response)
-          .status();
+      grpc::internal::BlockingUnaryCall(channel.get(), method, &context, request, &response);
   return status.ok() ? response.count() : 1000 + static_cast<std::uint64_t>(status.error_code());
 }
 
