@@ -32,6 +32,8 @@ constexpr std::uint32_t kMaxHeaderBytes = 16 << 10;
 /// Read ahead of a request that is being answered, for the next requests of its connection.
 constexpr std::size_t kReadAhead = 16 << 10;
 constexpr std::size_t kReadBytes = 4 << 10;
+/// Of what has arrived and is not parsed. Beast bounds headers, but not the extensions of a chunk.
+constexpr std::size_t kMostUnparsed = 128 << 10;
 /// After the last response, the rest of what the client sends is read and dropped for at least that
 /// long. If the socket were closed at once, the client would be reset and could lose the response.
 constexpr milliseconds kLinger{1000};
@@ -202,6 +204,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
     head.accept_encoding = header(request, "Accept-Encoding");
     head.inference_header_length = header(request, "Inference-Header-Content-Length");
     head.authorization = header(request, "Authorization");
+    head.origin = header(request, "Origin");
     head.traceparent = header(request, "traceparent");
     const std::size_t limit = options_.max_request_bytes;
     unread_ = parser_->chunked() ? limit : head.content_length;
@@ -431,7 +434,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   bool timed_out_ = false;
   bool last_ = false;   ///< No request follows the current one.
   bool ahead_ = false;  ///< read_ahead() is pending: nothing else may touch buffer_.
-  beast::flat_buffer buffer_;
+  beast::flat_buffer buffer_{kMostUnparsed};
   std::optional<http::request_parser<http::empty_body>> parser_;
   std::optional<http::request_parser<http::string_body>> chunks_;  ///< Of a chunked body.
   std::string target_;                                             ///< Of the request.

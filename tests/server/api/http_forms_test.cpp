@@ -66,6 +66,18 @@ TEST_F(HttpServerTest, ChunksAreBounded) {
   EXPECT_EQ(ask(kPostEcho + "Transfer-Encoding: gzip\r\n\r\nGET /v2 HTTP/1.1\r\n\r\n").status, 501);
 }
 
+// Prevents: extensions and trailers of chunks, which no limit of bodies counts, fill the memory.
+TEST_F(HttpServerTest, WhatIsAroundChunksIsBounded) {
+  const std::string head = kPostEcho + "Transfer-Encoding: chunked\r\n\r\n";
+  for (const char* const around : {"5;name=", "0\r\nname: "}) {
+    auto connection = connect();
+    connection.send(head + around + std::string(1 << 20, 'x'));
+    const auto reply = connection.reply();
+    ASSERT_TRUE(reply) << around;
+    EXPECT_EQ(reply->status, 400) << around;
+  }
+}
+
 TEST_F(HttpServerTest, ChunksWaitForContinue) {
   auto connection = connect();
   const std::string whole = chunked(kPostEcho + "Expect: 100-continue\r\n", {echo_body()});
