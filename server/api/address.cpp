@@ -90,9 +90,12 @@ std::string endpoint_text(const std::string& address, std::uint16_t port) {
   return fmt::format("{}:{}", ipv6 ? "[" + address + "]" : address, port);
 }
 
-void open_socket(const std::string& address) {
-  if (is_unix(address))
-    chmod(address.substr(kPrefix.size()).c_str(), S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP);
+SocketMode::SocketMode(const std::string& address) : unix_(is_unix(address)) {
+  if (unix_) before_ = umask(S_IXUSR | S_IXGRP | S_IRWXO);
+}
+
+SocketMode::~SocketMode() {
+  if (unix_) umask(before_);
 }
 
 }  // namespace sluice::server::api

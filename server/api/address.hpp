@@ -1,4 +1,6 @@
 #pragma once
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 
@@ -20,7 +22,18 @@ inline constexpr const char* kUnixPrefix = "unix:";
 /// The address as messages and URLs have it: `127.0.0.1:80`, `[::1]:80` or `unix:/path`.
 [[nodiscard]] std::string endpoint_text(const std::string& address, std::uint16_t port);
 
-/// Lets the folder's users connect: the mode of the folder says who they are.
-void open_socket(const std::string& address);
+/// While it lives, a unix socket is made with mode 0660: its group may connect, if the folder lets
+/// it in. Of the whole process, so other threads should make no files. Nothing for other addresses.
+class SocketMode {
+ public:
+  explicit SocketMode(const std::string& address);
+  SocketMode(const SocketMode&) = delete;
+  SocketMode& operator=(const SocketMode&) = delete;
+  ~SocketMode();
+
+ private:
+  const bool unix_;
+  mode_t before_ = 0;
+};
 
 }  // namespace sluice::server::api

@@ -156,13 +156,15 @@ GrpcServer::GrpcServer(Service& service, const Options& options)
   builder.RegisterService(&parts_->colserve);
   builder.RegisterService(&parts_->published);
   builder.RegisterCallbackGenericService(&parts_->generic);
-  parts_->server = builder.BuildAndStart();
+  {
+    const SocketMode mode(address);
+    parts_->server = builder.BuildAndStart();
+  }
   if (!parts_->server || parts_->port == 0) {
     throw base::RunError("cannot listen on " + endpoint +
                          " for gRPC: is the port in use, or the address not of this machine?");
   }
   if (is_unix(address)) parts_->port = 0;
-  open_socket(address);
   parts_->health.emplace(service, parts_->server->GetHealthCheckService());
 }
 

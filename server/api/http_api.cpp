@@ -316,6 +316,10 @@ void check_head(const HttpHead& head, const HttpTarget& target, const Access& ac
     if (reply.status == 401) reply.headers.emplace_back("WWW-Authenticate", "Bearer");
     throw reply;
   }
+  // A browser says in the name of which page it calls: any page may call 127.0.0.1.
+  if (right == Right::kControl && !head.origin.empty()) {
+    throw error_reply(403, "control calls are not taken from web pages (Origin)");
+  }
   if (target.route == Route::kNone) throw error_reply(404, "no such path: " + head.target);
   if (target.route == Route::kNotServed) throw error_reply(501, head.target + " is not served");
   if (!takes(target.route, head.method)) {

@@ -24,6 +24,7 @@ struct HttpHead {
   std::string accept_encoding;
   std::string inference_header_length;  ///< Inference-Header-Content-Length
   std::string authorization;
+  std::string origin;
   std::string traceparent;
 };
 

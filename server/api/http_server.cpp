@@ -111,10 +111,10 @@ class Listener {
   void open(Acceptor& acceptor, const Endpoint& place, std::uint16_t port) {
     const typename Acceptor::endpoint_type endpoint(place);
     error_code error;
+    const SocketMode mode(address_);
     acceptor.open(endpoint.protocol(), error);
     if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
     if (!error) acceptor.bind(endpoint, error);
-    if (!error) open_socket(address_);
     if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
     if (error) cannot_listen(endpoint_text(address_, port), error.message());
   }

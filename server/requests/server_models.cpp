@@ -32,8 +32,12 @@ std::string as_text(const std::string& message) {
 
 void Server::preload() {
   std::vector<std::string> names;
-  for (const auto& [name, entry] : entries_) {
-    if (entry.config.preload) names.push_back(name);
+  {
+    // A client may already load another model.
+    const std::shared_lock lock(mutex_);
+    for (const auto& [name, entry] : entries_) {
+      if (entry.config.preload) names.push_back(name);
+    }
   }
   for (const std::string& name : names) {
     const Status status = load(name);

@@ -6,6 +6,9 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <algorithm>
+#include <array>
+
 #include "base/error.hpp"
 #include "base/fd.hpp"
 #include "certificates.hpp"
@@ -16,6 +19,7 @@
 namespace sluice::server::api {
 namespace {
 
+using namespace std::chrono_literals;
 using grpc::StatusCode;
 using test::http_request;
 using test::self_signed;
@@ -162,30 +166,97 @@ TEST_F(HttpServerTest, ListensOnAUnixSocketOfItsUser) {
   EXPECT_NE(lstat(address.sun_path, &about), 0) << "the socket is left";
 }
 
-TEST_F(HttpServerTest, SpeaksTls) {
-  const auto made = self_signed();
+/// A client of HTTP over TLS. certificate: its own; null for none.
+class TlsClient {
+ public:
+  explicit TlsClient(int port, const test::Certificate* certificate = nullptr) {
+    if (certificate != nullptr) use(*certificate);
+    client_.reset(BIO_new_ssl_connect(context_.get()));
+    BIO_set_conn_hostname(client_.get(), ("127.0.0.1:" + std::to_string(port)).c_str());
+  }
+
+  /// The first line of the answer, or nothing.
+  std::string ask(const std::string& request) {
+    if (BIO_write(client_.get(), request.data(), static_cast<int>(request.size())) <= 0) return "";
+    std::array<char, 4096> reply{};
+    const int got = BIO_read(client_.get(), reply.data(), reply.size());
+    const std::string text(reply.data(), static_cast<std::size_t>(std::max(got, 0)));
+    return text.substr(0, text.find('\r'));
+  }
+
+ private:
+  void use(const test::Certificate& own) {
+    const std::unique_ptr<BIO, decltype(&BIO_free_all)> in(
+        BIO_new_mem_buf(own.certificate.data(), -1), BIO_free_all);
+    const std::unique_ptr<X509, decltype(&X509_free)> certificate(
+        PEM_read_bio_X509(in.get(), nullptr, nullptr, nullptr), X509_free);
+    const std::unique_ptr<BIO, decltype(&BIO_free_all)> key_in(BIO_new_mem_buf(own.key.data(), -1),
+                                                               BIO_free_all);
+    const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(
+        PEM_read_bio_PrivateKey(key_in.get(), nullptr, nullptr, nullptr), EVP_PKEY_free);
+    SSL_CTX_use_certificate(context_.get(), certificate.get());
+    SSL_CTX_use_PrivateKey(context_.get(), key.get());
+  }
+
+  std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context_{SSL_CTX_new(TLS_client_method()),
+                                                             SSL_CTX_free};
+  std::unique_ptr<BIO, decltype(&BIO_free_all)> client_{nullptr, BIO_free_all};
+};
+
+HttpServer::Options http_with_tls(const test::Certificate& made) {
   HttpServer::Options options;
   options.tls = {made.certificate, made.key, ""};
-  restart(options);
-  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()),
-                                                                  SSL_CTX_free);
-  const std::unique_ptr<BIO, decltype(&BIO_free_all)> client(BIO_new_ssl_connect(context.get()),
-                                                             BIO_free_all);
-  BIO_set_conn_hostname(client.get(), ("127.0.0.1:" + std::to_string(server_->port())).c_str());
-  ASSERT_EQ(BIO_do_connect(client.get()), 1);
+  return options;
+}
+
+TEST_F(HttpServerTest, SpeaksTls) {
+  restart(http_with_tls(self_signed()));
+  TlsClient client(server_->port());
   for (int i = 0; i < 3; ++i) {
     // Large: more than one TLS record.
-    const std::string request =
-        http_request("POST", kEcho, echo_body() + std::string(100'000, ' '));
-    ASSERT_EQ(BIO_write(client.get(), request.data(), static_cast<int>(request.size())),
-              static_cast<int>(request.size()));
-    char reply[4096];
-    ASSERT_GT(BIO_read(client.get(), reply, sizeof(reply)), 12);
-    EXPECT_EQ(std::string(reply, 12), "HTTP/1.1 200") << i;
+    const std::string body = echo_body() + std::string(100'000, ' ');
+    EXPECT_EQ(client.ask(http_request("POST", kEcho, body)), "HTTP/1.1 200 OK") << i;
   }
   auto plain = connect();
   plain.send(http_request("GET", "/v2"));
   EXPECT_FALSE(plain.reply()) << "answers without TLS";
+}
+
+// Prevents: clients that connect and say nothing hold the threads or the places of others.
+TEST_F(HttpServerTest, AHandshakeThatStallsHoldsNobody) {
+  HttpServer::Options options = http_with_tls(self_signed());
+  options.threads = 1;
+  options.progress_timeout = 3s;
+  restart(options);
+  auto silent = connect();
+  auto half = connect();
+  half.send(std::string("\x16\x03\x01\x02", 4));
+  EXPECT_EQ(TlsClient(server_->port()).ask(http_request("GET", "/v2")), "HTTP/1.1 200 OK");
+  EXPECT_TRUE(silent.closed(30s));
+  EXPECT_TRUE(half.closed(30s));
+}
+
+// Prevents: --tls-client-ca is read, and everybody is served.
+TEST_F(HttpServerTest, AClientNeedsACertificateIfAnAuthorityIsGiven) {
+  const auto ours = self_signed();
+  const auto others = self_signed();
+  HttpServer::Options options = http_with_tls(self_signed());
+  options.tls.client_ca = ours.certificate;
+  restart(options);
+  const std::string request = http_request("GET", "/v2");
+  EXPECT_EQ(TlsClient(server_->port()).ask(request), "");
+  EXPECT_EQ(TlsClient(server_->port(), &others).ask(request), "");
+  EXPECT_EQ(TlsClient(server_->port(), &ours).ask(request), "HTTP/1.1 200 OK");
+}
+
+// Prevents: a page in a browser of this machine unloads the models.
+TEST_F(HttpServerTest, TakesNoControlCallsFromWebPages) {
+  const char* const unload = "/v2/repository/models/echo/unload";
+  const std::string page = "Origin: https://example.com\r\n";
+  EXPECT_EQ(ask(http_request("POST", unload, "", page)).status, 403);
+  EXPECT_TRUE(service_.model_ready("echo", ""));
+  EXPECT_EQ(ask(http_request("POST", kEcho, echo_body(), page)).status, 200);
+  EXPECT_EQ(ask(http_request("POST", unload)).status, 200);
 }
 
 TEST_F(GrpcServerTest, TakesNoControlCallsWhereNoneAreWanted) {
