@@ -70,9 +70,10 @@ Request decode(const colserve::InferRequest& from, const ModelMetadata& metadata
 /// OnDone().
 class Call final : public grpc::ServerUnaryReactor {
  public:
-  Call(Service& service, grpc::CallbackServerContext& context, const colserve::InferRequest& from,
-       colserve::InferResult& response)
-      : context_(context),
+  Call(Service& service, Activity& activity, grpc::CallbackServerContext& context,
+       const colserve::InferRequest& from, colserve::InferResult& response)
+      : active_(activity),
+        context_(context),
         response_(response),
         memory_(service.memory()),
         bytes_(from.SpaceUsedLong()) {
@@ -107,6 +108,7 @@ class Call final : public grpc::ServerUnaryReactor {
   void OnCancel() override { cancel_.cancel(); }
   void OnDone() override { delete this; }
 
+  const Activity::Call active_;
   grpc::CallbackServerContext& context_;
   colserve::InferResult& response_;
   ByteBudget::Share memory_;  ///< Of the message and the response, as long as gRPC keeps them.
@@ -148,7 +150,7 @@ ColserveService::Reactor* ColserveService::Inference(Context* context,
                                                      const colserve::InferRequest* request,
                                                      colserve::InferResult* response) {
   if (Reactor* const no = refused(*context, Right::kUse)) return no;
-  return new Call(served_, *context, *request, *response);
+  return new Call(served_, activity_, *context, *request, *response);
 }
 
 ColserveService::Reactor* ColserveService::Train(Context* context,

@@ -1,5 +1,6 @@
 #pragma once
 #include "server/api/access.hpp"
+#include "server/api/activity.hpp"
 #include "server/api/colserve.grpc.pb.h"
 #include "server/service/service.hpp"
 
@@ -8,8 +9,8 @@ namespace sluice::server::api {
 /// The calls of the published server, and our additions to them.
 class ColserveService final : public colserve::ColServe::CallbackService {
  public:
-  ColserveService(server::Service& service, const Access& access)
-      : served_(service), access_(access) {}
+  ColserveService(server::Service& service, const Access& access, Activity& activity)
+      : served_(service), access_(access), activity_(activity) {}
 
  private:
   using Context = grpc::CallbackServerContext;
@@ -35,6 +36,7 @@ class ColserveService final : public colserve::ColServe::CallbackService {
 
   server::Service& served_;  // The base class has a Service of its own.
   const Access& access_;
+  Activity& activity_;
 };
 
 }  // namespace sluice::server::api

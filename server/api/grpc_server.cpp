@@ -9,6 +9,7 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
@@ -110,11 +111,12 @@ struct GrpcServer::Parts {
   Parts(Service& service, const Options& options)
       : access(options.access),
         kserve(service, workers, access),
-        colserve(service, access),
+        colserve(service, access, activity),
         published(colserve),
-        generic(service, {options.read_timeout, options.write_timeout}, access) {}
+        generic(service, {options.read_timeout, options.write_timeout}, access, activity) {}
 
   const Access access;
+  Activity activity;
   Workers workers;
   KserveService kserve;
   ColserveService colserve;
@@ -178,11 +180,12 @@ void GrpcServer::finish(std::chrono::steady_clock::time_point until) {
   constexpr milliseconds kQuiet{1000};
   const auto begin = steady_clock::now();
   const auto cut = until - std::min<steady_clock::duration>(kQuiet, (until - begin) / 2);
-  while (parts_->generic.since_last() < kQuiet && steady_clock::now() < cut) {
+  while (!parts_->activity.quiet(kQuiet) && steady_clock::now() < cut) {
     std::this_thread::sleep_for(milliseconds(10));
   }
+  // What is left may never end, such as a client that watches grpc.health.v1.
   const auto left = std::chrono::ceil<milliseconds>(until - steady_clock::now());
-  stop(std::max(left, milliseconds(0)) + kQuiet);
+  stop(std::clamp(left, milliseconds(0), kQuiet) + kQuiet);
 }
 
 void GrpcServer::stop(std::chrono::milliseconds grace) {

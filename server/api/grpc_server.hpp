@@ -43,9 +43,9 @@ class GrpcServer {
 
   /// 0: a unix socket.
   [[nodiscard]] int port() const;
-  /// Ends the server: when no inference has come for a second, or shortly before `until`, as
-  /// stop(). Calls that come before are answered. gRPC cuts those that come in the moment of
-  /// stop(), so clients should have gone elsewhere.
+  /// Ends the server: when all inferences are answered and none has come for a second, or shortly
+  /// before `until`. Other calls have a second or two to end. gRPC cuts those that come in the
+  /// moment of stop(), so clients should have gone elsewhere.
   void finish(std::chrono::steady_clock::time_point until);
   /// Tells the clients (GOAWAY), accepts no connection and no call from now on, and cancels those
   /// that have not ended after the grace period. Returns when all have ended. Calls after the first

@@ -80,8 +80,10 @@ std::chrono::milliseconds write_limit(std::chrono::milliseconds least, std::size
 /// One ModelInfer. Deletes itself in OnDone().
 class InferCall final : public grpc::ServerGenericBidiReactor {
  public:
-  InferCall(Service& service, grpc::GenericCallbackServerContext& context, const CallLimits& limits)
-      : service_(service),
+  InferCall(Service& service, grpc::GenericCallbackServerContext& context, const CallLimits& limits,
+            Activity& activity)
+      : active_(activity),
+        service_(service),
         context_(context),
         limits_(limits),
         trace_(next_traceparent(header(context, "traceparent"))),
@@ -133,6 +135,7 @@ class InferCall final : public grpc::ServerGenericBidiReactor {
   void OnCancel() override { cancel_.cancel(); }
   void OnDone() override { delete this; }
 
+  const Activity::Call active_;
   Service& service_;
   grpc::GenericCallbackServerContext& context_;
   const CallLimits limits_;
@@ -154,13 +157,8 @@ class Refused final : public grpc::ServerGenericBidiReactor {
 
 }  // namespace
 
-std::chrono::nanoseconds GenericCalls::since_last() const {
-  return std::chrono::nanoseconds(base::monotonic_ns() - last_ns_);
-}
-
 grpc::ServerGenericBidiReactor* GenericCalls::CreateReactor(
     grpc::GenericCallbackServerContext* context) {
-  last_ns_ = base::monotonic_ns();
   Status status = check_access(access_, Right::kUse, *context);
   if (status.ok() && context->method() != kModelInfer) {
     status = {Code::kUnimplemented, context->method() + " is not served"};
@@ -169,7 +167,7 @@ grpc::ServerGenericBidiReactor* GenericCalls::CreateReactor(
     if (context->method() == kModelInfer) service_.refused("", with_reason(status, "token"));
     return new Refused(to_grpc(status, *context));
   }
-  return new InferCall(service_, *context, limits_);
+  return new InferCall(service_, *context, limits_, activity_);
 }
 
 }  // namespace sluice::server::api

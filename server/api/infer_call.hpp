@@ -1,11 +1,10 @@
 #pragma once
 #include <grpcpp/generic/async_generic_service.h>
 
-#include <atomic>
 #include <chrono>
-#include <cstdint>
 
 #include "server/api/access.hpp"
+#include "server/api/activity.hpp"
 #include "server/service/service.hpp"
 
 namespace sluice::server::api {
@@ -21,20 +20,18 @@ struct CallLimits {
 /// too late for an announcement.
 class GenericCalls final : public grpc::CallbackGenericService {
  public:
-  GenericCalls(Service& service, const CallLimits& limits, const Access& access)
-      : service_(service), limits_(limits), access_(access) {}
+  /// All but `limits` must live longer.
+  GenericCalls(Service& service, const CallLimits& limits, const Access& access, Activity& activity)
+      : service_(service), limits_(limits), access_(access), activity_(activity) {}
 
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override;
-
-  /// How long ago the last call came.
-  [[nodiscard]] std::chrono::nanoseconds since_last() const;
 
  private:
   Service& service_;
   CallLimits limits_;
   const Access& access_;
-  std::atomic<std::uint64_t> last_ns_{0};  ///< CLOCK_MONOTONIC
+  Activity& activity_;
 };
 
 }  // namespace sluice::server::api

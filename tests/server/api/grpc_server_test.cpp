@@ -1,6 +1,7 @@
 #include "grpc_server_test.hpp"
 
 #include <grpcpp/impl/codegen/client_unary_call.h>
+#include <grpcpp/support/sync_stream.h>
 
 #include <cstring>
 #include <future>
@@ -246,6 +247,40 @@ std::uint64_t health(const std::shared_ptr<grpc::Channel>& channel, const std::s
   const grpc::Status status =
       grpc::internal::BlockingUnaryCall(channel.get(), method, &context, request, &response);
   return status.ok() ? response.count() : 1000 + static_cast<std::uint64_t>(status.error_code());
+}
+
+// Prevents: a client that watches the server's health keeps it for all of --drain-s at each update.
+TEST_F(GrpcServerTest, AWatcherOfTheHealthDoesNotKeepTheServer) {
+  grpc::ClientContext context;
+  const grpc::internal::RpcMethod method("/grpc.health.v1.Health/Watch",
+                                         grpc::internal::RpcMethod::SERVER_STREAMING, channel_);
+  const std::unique_ptr<grpc::ClientReader<inference::StatisticDuration>> watch(
+      grpc::internal::ClientReaderFactory<inference::StatisticDuration>::Create(
+          channel_.get(), method, &context, inference::ModelReadyRequest()));
+  inference::StatisticDuration response;
+  ASSERT_TRUE(watch->Read(&response));
+  const auto begin = std::chrono::steady_clock::now();
+  server_->finish(begin + 2min);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 1min);
+  while (watch->Read(&response)) {
+  }
+  static_cast<void>(watch->Finish());
+}
+
+// Prevents: a request that takes seconds to arrive, or to be answered, is cut off at the end of the
+// server.
+TEST_F(GrpcServerTest, TheEndWaitsForInferencesThatHaveBegun) {
+  grpc::ClientContext context;
+  const auto stream = call("/inference.GRPCInferenceService/ModelInfer", context);
+  ASSERT_TRUE(eventually([&] { return service_.announced().size() == 1; }));
+  const auto end = std::async(std::launch::async,
+                              [&] { server_->finish(std::chrono::steady_clock::now() + 2min); });
+  // Longer than the quiet second and what other calls have after that.
+  std::this_thread::sleep_for(4s);
+  stream->Write(echo_request());
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Read(&response_));
+  EXPECT_TRUE(stream->Finish().ok());
 }
 
 // Prevents: the probes of Kubernetes and of load balancers fail, or see a server that leaves as
