@@ -70,9 +70,10 @@ Request decode(const colserve::InferRequest& from, const ModelMetadata& metadata
 /// OnDone().
 class Call final : public grpc::ServerUnaryReactor {
  public:
-  Call(Service& service, grpc::CallbackServerContext& context, const colserve::InferRequest& from,
-       colserve::InferResult& response)
-      : context_(context),
+  Call(Service& service, Activity& activity, grpc::CallbackServerContext& context,
+       const colserve::InferRequest& from, colserve::InferResult& response)
+      : active_(activity),
+        context_(context),
         response_(response),
         memory_(service.memory()),
         bytes_(from.SpaceUsedLong()) {
@@ -83,6 +84,7 @@ class Call final : public grpc::ServerUnaryReactor {
           std::move(request),
           [this](const Status& status, const Response& result) { answer(status, result); }));
     } catch (const Refusal& refusal) {
+      service.refused(from.model(), with_reason(refusal.status, "malformed"));
       Finish(to_grpc(refusal.status, context_));
     }
   }
@@ -106,6 +108,7 @@ class Call final : public grpc::ServerUnaryReactor {
   void OnCancel() override { cancel_.cancel(); }
   void OnDone() override { delete this; }
 
+  const Activity::Call active_;
   grpc::CallbackServerContext& context_;
   colserve::InferResult& response_;
   ByteBudget::Share memory_;  ///< Of the message and the response, as long as gRPC keeps them.
@@ -121,8 +124,14 @@ grpc::ServerUnaryReactor* finish(grpc::CallbackServerContext& context, const grp
 
 }  // namespace
 
+ColserveService::Reactor* ColserveService::refused(Context& context, Right right) const {
+  const server::Status status = check_access(access_, right, context);
+  return status.ok() ? nullptr : finish(context, to_grpc(status, context));
+}
+
 ColserveService::Reactor* ColserveService::GetServerStatus(
     Context* context, const colserve::EmptyRequest* /*request*/, colserve::ServerStatus* response) {
+  if (Reactor* const no = refused(*context, Right::kProbe)) return no;
   response->set_status(served_.ready() ? "running" : "not ready");
   return finish(*context, grpc::Status::OK);
 }
@@ -130,6 +139,7 @@ ColserveService::Reactor* ColserveService::GetServerStatus(
 ColserveService::Reactor* ColserveService::Shutdown(Context* context,
                                                     const colserve::EmptyRequest* /*request*/,
                                                     colserve::EmptyRequest* /*response*/) {
+  if (Reactor* const no = refused(*context, Right::kControl)) return no;
   // The drain that follows waits for this call, too.
   Reactor* reactor = finish(*context, grpc::Status::OK);
   served_.shut_down();
@@ -139,12 +149,14 @@ ColserveService::Reactor* ColserveService::Shutdown(Context* context,
 ColserveService::Reactor* ColserveService::Inference(Context* context,
                                                      const colserve::InferRequest* request,
                                                      colserve::InferResult* response) {
-  return new Call(served_, *context, *request, *response);
+  if (Reactor* const no = refused(*context, Right::kUse)) return no;
+  return new Call(served_, activity_, *context, *request, *response);
 }
 
 ColserveService::Reactor* ColserveService::Train(Context* context,
                                                  const colserve::TrainRequest* request,
                                                  colserve::TrainResult* response) {
+  if (Reactor* const no = refused(*context, Right::kControl)) return no;
   // The call lasts as long as the job. The job goes on without a client that has left.
   Reactor* reactor = context->DefaultReactor();
   served_.train({request->model(), request->args(), request->id()},
@@ -158,6 +170,7 @@ ColserveService::Reactor* ColserveService::Train(Context* context,
 ColserveService::Reactor* ColserveService::TrainStop(Context* context,
                                                      const colserve::TrainRequest* request,
                                                      colserve::TrainResult* response) {
+  if (Reactor* const no = refused(*context, Right::kControl)) return no;
   const server::Status status = served_.stop_training(request->model(), request->id());
   if (status.ok()) response->set_result("stopped");
   return finish(*context, to_grpc(status, *context));
@@ -166,6 +179,7 @@ ColserveService::Reactor* ColserveService::TrainStop(Context* context,
 ColserveService::Reactor* ColserveService::SetScheduler(Context* context,
                                                         const colserve::SchedulerRequest* request,
                                                         colserve::SchedulerResult* response) {
+  if (Reactor* const no = refused(*context, Right::kControl)) return no;
   const server::Status status = served_.set_scheduler(request->name());
   if (status.ok()) response->set_name(served_.scheduler());
   return finish(*context, to_grpc(status, *context));
@@ -174,6 +188,7 @@ ColserveService::Reactor* ColserveService::SetScheduler(Context* context,
 ColserveService::Reactor* ColserveService::Status(Context* context,
                                                   const colserve::EmptyRequest* /*request*/,
                                                   colserve::StatusResult* response) {
+  if (Reactor* const no = refused(*context, Right::kUse)) return no;
   // The reason why a model was not loaded may have bytes of a damaged file.
   constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
   response->set_json(served_.status().dump(-1, ' ', false, kReplace));

@@ -1,4 +1,6 @@
 #pragma once
+#include "server/api/access.hpp"
+#include "server/api/activity.hpp"
 #include "server/api/colserve.grpc.pb.h"
 #include "server/service/service.hpp"
 
@@ -7,7 +9,8 @@ namespace sluice::server::api {
 /// The calls of the published server, and our additions to them.
 class ColserveService final : public colserve::ColServe::CallbackService {
  public:
-  explicit ColserveService(server::Service& service) : served_(service) {}
+  ColserveService(server::Service& service, const Access& access, Activity& activity)
+      : served_(service), access_(access), activity_(activity) {}
 
  private:
   using Context = grpc::CallbackServerContext;
@@ -28,7 +31,12 @@ class ColserveService final : public colserve::ColServe::CallbackService {
   Reactor* Status(Context* context, const colserve::EmptyRequest* request,
                   colserve::StatusResult* response) override;
 
+  /// The reactor of a call that may not be made; else null.
+  Reactor* refused(Context& context, Right right) const;
+
   server::Service& served_;  // The base class has a Service of its own.
+  const Access& access_;
+  Activity& activity_;
 };
 
 }  // namespace sluice::server::api

@@ -7,10 +7,6 @@
 namespace sluice::server::api {
 namespace {
 
-bool has(const std::vector<std::string>& versions, const std::string& version) {
-  return version.empty() || std::find(versions.begin(), versions.end(), version) != versions.end();
-}
-
 [[noreturn]] void refuse_model(const std::string& model, const std::string& version) {
   refuse("no model '" + model + "'" + (version.empty() ? "" : " of version '" + version + "'"),
          Code::kNotFound);
@@ -32,9 +28,20 @@ const std::vector<std::string>& extensions() {
 
 ModelMetadata model_metadata(const Service& service, const std::string& model,
                              const std::string& version) {
-  auto metadata = service.metadata(model);
-  if (!metadata || !has(metadata->versions, version)) refuse_model(model, version);
-  return std::move(*metadata);
+  auto metadata = service.metadata(model, version);
+  if (metadata) return std::move(*metadata);
+  for (const RepositoryEntry& entry : service.repository()) {
+    if (entry.name != model || !(version.empty() || entry.version == version)) continue;
+    if (entry.state == "READY") continue;
+    refuse("model '" + model + "' is " + entry.state + ": " + entry.reason, Code::kUnavailable);
+  }
+  refuse_model(model, version);
+}
+
+bool is_known(const Service& service, const std::string& model) {
+  const auto entries = service.repository();
+  return std::any_of(entries.begin(), entries.end(),
+                     [&](const auto& entry) { return entry.name == model; });
 }
 
 std::vector<ModelStatistics> model_statistics(const Service& service, const std::string& model,

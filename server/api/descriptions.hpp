@@ -14,9 +14,12 @@ inline constexpr const char* kBackend = "sluice";
 [[nodiscard]] const std::string& server_version();
 [[nodiscard]] const std::vector<std::string>& extensions();
 
-/// The metadata of a model that exists in this version. An empty version: any.
+/// The metadata of a model that is loaded in this version. An empty version: any.
 [[nodiscard]] ModelMetadata model_metadata(const Service& service, const std::string& model,
                                            const std::string& version);
+
+/// Whether the server has a model of this name, loaded or not.
+[[nodiscard]] bool is_known(const Service& service, const std::string& model);
 
 /// The statistics of a model in this version, or of all models if the name is empty.
 [[nodiscard]] std::vector<ModelStatistics> model_statistics(const Service& service,

@@ -2,14 +2,22 @@
 
 #include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
+#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <algorithm>
+#include <condition_variable>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
+#include <thread>
 
 #include "base/error.hpp"
+#include "server/api/address.hpp"
 #include "server/api/colserve_published.grpc.pb.h"
 #include "server/api/colserve_service.hpp"
 #include "server/api/infer_call.hpp"
@@ -19,11 +27,44 @@
 namespace sluice::server::api {
 namespace {
 
-std::string endpoint(const GrpcServer::Options& options) {
-  const bool ipv6 = options.address.find(':') != std::string::npos;
-  return (ipv6 ? "[" + options.address + "]" : options.address) + ":" +
-         std::to_string(options.port);
+std::shared_ptr<grpc::ServerCredentials> credentials(const Tls& tls) {
+  if (!tls.on()) return grpc::InsecureServerCredentials();
+  grpc::SslServerCredentialsOptions options(
+      tls.client_ca.empty() ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
+                            : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  options.pem_root_certs = tls.client_ca;
+  options.pem_key_cert_pairs.push_back({tls.key, tls.certificate});
+  return grpc::SslServerCredentials(options);
 }
+
+/// The answer of grpc.health.v1 to `service`, for the server and for its inference service.
+class Health {
+ public:
+  Health(const Service& service, grpc::HealthCheckServiceInterface* answers)
+      : service_(service), answers_(answers), thread_([this](const std::stop_token& stop) {
+          while (!stop.stop_requested()) look(stop);
+        }) {}
+
+ private:
+  void look(const std::stop_token& stop) {
+    const bool ready = service_.ready();
+    if (said_ != ready) {
+      answers_->SetServingStatus(ready);
+      answers_->SetServingStatus(inference::GRPCInferenceService::service_full_name(), ready);
+      said_ = ready;
+    }
+    std::unique_lock lock(mutex_);
+    constexpr std::chrono::milliseconds kPause{50};
+    changed_.wait_for(lock, stop, kPause, [] { return false; });
+  }
+
+  const Service& service_;
+  grpc::HealthCheckServiceInterface* const answers_;
+  std::optional<bool> said_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::jthread thread_;
+};
 
 /// gRPC reports to stderr what the caller learns anyway, such as a port in use. protobuf writes a
 /// line for each damaged message, so clients could fill a log. GRPC_VERBOSITY brings the lines
@@ -68,11 +109,14 @@ class PublishedColserve final : public ::ColServe::CallbackService {
 
 struct GrpcServer::Parts {
   Parts(Service& service, const Options& options)
-      : kserve(service, workers),
-        colserve(service),
+      : access(options.access),
+        kserve(service, workers, access),
+        colserve(service, access, activity),
         published(colserve),
-        generic(service, {options.read_timeout, options.write_timeout}) {}
+        generic(service, {options.read_timeout, options.write_timeout}, access, activity) {}
 
+  const Access access;
+  Activity activity;
   Workers workers;
   KserveService kserve;
   ColserveService colserve;
@@ -81,13 +125,18 @@ struct GrpcServer::Parts {
   int port = 0;
   std::once_flag stopped;
   std::unique_ptr<grpc::Server> server;
+  std::optional<Health> health;  // Ends before the server.
 };
 
 GrpcServer::GrpcServer(Service& service, const Options& options)
     : parts_(std::make_unique<Parts>(service, options)) {
   silence_libraries();
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  const std::string address = resolve_address(options.address, "grpc");
+  const std::string endpoint = endpoint_text(address, options.port);
   grpc::ServerBuilder builder;
-  builder.AddListeningPort(endpoint(options), grpc::InsecureServerCredentials(), &parts_->port);
+  builder.AddListeningPort(endpoint, credentials(options.tls), &parts_->port);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_request_bytes));
   // A message is counted when it is complete; until then gRPC holds its bytes.
   builder.SetResourceQuota(grpc::ResourceQuota().Resize(options.max_arriving_bytes));
@@ -98,23 +147,50 @@ GrpcServer::GrpcServer(Service& service, const Options& options)
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                              static_cast<int>(options.idle_timeout.count()));
+  // gRPC by itself ends the connection of a client that pings more often than every 5 minutes.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  if (options.max_connection_age.count() > 0) {
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                               static_cast<int>(options.max_connection_age.count()));
+  }
   builder.RegisterService(&parts_->kserve);
   builder.RegisterService(&parts_->colserve);
   builder.RegisterService(&parts_->published);
   builder.RegisterCallbackGenericService(&parts_->generic);
-  parts_->server = builder.BuildAndStart();
+  {
+    const SocketMode mode(address);
+    parts_->server = builder.BuildAndStart();
+  }
   if (!parts_->server || parts_->port == 0) {
-    throw base::RunError("cannot listen on " + endpoint(options) +
+    throw base::RunError("cannot listen on " + endpoint +
                          " for gRPC: is the port in use, or the address not of this machine?");
   }
+  if (is_unix(address)) parts_->port = 0;
+  parts_->health.emplace(service, parts_->server->GetHealthCheckService());
 }
 
 GrpcServer::~GrpcServer() { stop(std::chrono::milliseconds(0)); }
 
 int GrpcServer::port() const { return parts_->port; }
 
+void GrpcServer::finish(std::chrono::steady_clock::time_point until) {
+  using std::chrono::milliseconds;
+  using std::chrono::steady_clock;
+  constexpr milliseconds kQuiet{1000};
+  const auto begin = steady_clock::now();
+  const auto cut = until - std::min<steady_clock::duration>(kQuiet, (until - begin) / 2);
+  while (!parts_->activity.quiet(kQuiet) && steady_clock::now() < cut) {
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  // What is left may never end, such as a client that watches grpc.health.v1.
+  const auto left = std::chrono::ceil<milliseconds>(until - steady_clock::now());
+  stop(std::clamp(left, milliseconds(0), kQuiet) + kQuiet);
+}
+
 void GrpcServer::stop(std::chrono::milliseconds grace) {
   std::call_once(parts_->stopped, [&] {
+    parts_->health.reset();
     parts_->server->Shutdown(std::chrono::system_clock::now() + grace);
     parts_->server->Wait();
   });

@@ -25,6 +25,10 @@ grpc::StatusCode to_grpc(Code code) {
       return grpc::StatusCode::CANCELLED;
     case Code::kUnimplemented:
       return grpc::StatusCode::UNIMPLEMENTED;
+    case Code::kUnauthenticated:
+      return grpc::StatusCode::UNAUTHENTICATED;
+    case Code::kPermissionDenied:
+      return grpc::StatusCode::PERMISSION_DENIED;
     case Code::kInternal:
       break;
   }
@@ -32,6 +36,14 @@ grpc::StatusCode to_grpc(Code code) {
 }
 
 }  // namespace
+
+Status check_access(const Access& access, Right right, const grpc::ServerContextBase& context) {
+  const auto& headers = context.client_metadata();
+  const auto at = headers.find("authorization");
+  const bool found = at != headers.end();
+  return check_access(access, right,
+                      found ? std::string_view(at->second.data(), at->second.size()) : "");
+}
 
 grpc::Status to_grpc(const Status& status, grpc::ServerContextBase& context) {
   if (status.ok()) return grpc::Status::OK;

@@ -11,6 +11,7 @@
 #include "server/api/http_target.hpp"
 #include "server/api/refusal.hpp"
 #include "server/api/request_rules.hpp"
+#include "server/api/trace.hpp"
 
 namespace sluice::server::api {
 namespace {
@@ -39,10 +40,36 @@ unsigned http_status(Code code) {
       return 499;
     case Code::kUnimplemented:
       return 501;
+    case Code::kUnauthenticated:
+      return 401;
+    case Code::kPermissionDenied:
+      return 403;
     case Code::kInternal:
       break;
   }
   return 500;
+}
+
+/// The code under which a refusal by HTTP is counted.
+Code code_of(unsigned status) {
+  switch (status) {
+    case 401:
+      return Code::kUnauthenticated;
+    case 403:
+      return Code::kPermissionDenied;
+    case 404:
+      return Code::kNotFound;
+    case 408:
+      return Code::kDeadlineExceeded;
+    case 413:
+    case 429:
+      return Code::kResourceExhausted;
+    case 417:
+    case 501:
+      return Code::kUnimplemented;
+    default:
+      return Code::kInvalidArgument;
+  }
 }
 
 HttpReply json_reply(const json& body) {
@@ -51,8 +78,8 @@ HttpReply json_reply(const json& body) {
   return reply;
 }
 
-HttpReply empty_reply(bool good) {
-  HttpReply reply;
+HttpReply probe_reply(const json& body, bool good) {
+  HttpReply reply = json_reply(body);
   reply.status = good ? 200 : 503;
   return reply;
 }
@@ -143,13 +170,23 @@ class InferCall final : public HttpCall {
         head_(std::move(head)),
         target_(std::move(target)),
         max_bytes_(max_bytes),
+        trace_(next_traceparent(head_.traceparent)),
         announcement_(service, target_.model, head_.content_length) {}
 
   void run(Body body, ReplyDone done) override {
+    const ReplyDone traced = [done = std::move(done), trace = trace_](MakeReply make) {
+      if (trace.empty()) return done(std::move(make));
+      done([make = std::move(make), trace] {
+        HttpReply reply = make();
+        reply.headers.emplace_back("traceparent", trace);
+        return reply;
+      });
+    };
     try {
-      infer(decoded(std::move(body), head_, max_bytes_, service_.memory()), done);
+      infer(decoded(std::move(body), head_, max_bytes_, service_.memory()), traced);
     } catch (const Refusal& refusal) {
-      done([status = refusal.status] { return error_reply(status); });
+      service_.refused(target_.model, with_reason(refusal.status, "malformed"));
+      traced([status = refusal.status] { return error_reply(status); });
     }
   }
   void cancel() override { cancel_.cancel(); }
@@ -160,6 +197,7 @@ class InferCall final : public HttpCall {
     Request& request = decoded.request;
     request.model = target_.model;
     request.version = target_.version;
+    request.trace = trace_;
     check_request(request);
     count_memory(request, ByteBudget::Share(service_.memory()));
     request.announced = announcement_.take();
@@ -206,9 +244,17 @@ class InferCall final : public HttpCall {
   HttpHead head_;
   HttpTarget target_;
   std::size_t max_bytes_;
+  std::string trace_;
   Announcement announcement_;
   CancelOnce cancel_;
 };
+
+HttpReply model_ready(const Service& service, const HttpTarget& target) {
+  const bool ready = service.model_ready(target.model, target.version);
+  HttpReply reply = probe_reply({{"name", target.model}, {"ready", ready}}, ready);
+  if (!ready && !is_known(service, target.model)) reply.status = 404;
+  return reply;
+}
 
 bool only_ready(const json& body) {
   return body.is_object() && body.contains("ready") && body["ready"] == true;
@@ -230,14 +276,15 @@ HttpReply describe(Service& service, const HttpTarget& target, bool post, std::s
     case Route::kServer:
       return json_reply(server_json());
     case Route::kLive:
-      return empty_reply(service.live());
-    case Route::kReady:
-      return empty_reply(service.ready());
+      return probe_reply({{"live", service.live()}}, service.live());
+    case Route::kReady: {
+      const bool ready = service.ready();
+      return probe_reply({{"ready", ready}}, ready);
+    }
     case Route::kModel:
       return json_reply(metadata_json(model_metadata(service, target.model, target.version)));
     case Route::kModelReady:
-      (void)model_metadata(service, target.model, target.version);
-      return empty_reply(service.model_ready(target.model));
+      return model_ready(service, target);
     case Route::kModelConfig:
       return json_reply(config_json(model_metadata(service, target.model, target.version)));
     case Route::kModelStatistics:
@@ -262,7 +309,17 @@ void check_load(const json& body) {
   for (const auto& [name, value] : body["parameters"].items()) check_load_parameter(name);
 }
 
-void check_head(const HttpHead& head, const HttpTarget& target) {
+void check_head(const HttpHead& head, const HttpTarget& target, const Access& access) {
+  const Right right = right_of(target.route, head.method);
+  if (const Status status = check_access(access, right, head.authorization); !status.ok()) {
+    HttpReply reply = error_reply(status);
+    if (reply.status == 401) reply.headers.emplace_back("WWW-Authenticate", "Bearer");
+    throw reply;
+  }
+  // A browser says in the name of which page it calls: any page may call 127.0.0.1.
+  if (right == Right::kControl && !head.origin.empty()) {
+    throw error_reply(403, "control calls are not taken from web pages (Origin)");
+  }
   if (target.route == Route::kNone) throw error_reply(404, "no such path: " + head.target);
   if (target.route == Route::kNotServed) throw error_reply(501, head.target + " is not served");
   if (!takes(target.route, head.method)) {
@@ -296,9 +353,15 @@ HttpReply error_reply(const Status& status) {
   return reply;
 }
 
+void HttpApi::refused(const std::string& target, unsigned status, std::string_view reason) {
+  const HttpTarget parsed = parse_target(target);
+  if (parsed.route == Route::kInfer)
+    service_.refused(parsed.model, {code_of(status), "", 0, reason});
+}
+
 std::shared_ptr<HttpCall> HttpApi::begin(const HttpHead& head) {
   HttpTarget target = parse_target(head.target);
-  check_head(head, target);
+  check_head(head, target, access_);
   Service& service = service_;
   switch (target.route) {
     case Route::kInfer:

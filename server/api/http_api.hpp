@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/api/access.hpp"
 #include "server/api/json_codec.hpp"
 #include "server/api/workers.hpp"
 #include "server/service/service.hpp"
@@ -22,6 +23,9 @@ struct HttpHead {
   std::string content_encoding;
   std::string accept_encoding;
   std::string inference_header_length;  ///< Inference-Header-Content-Length
+  std::string authorization;
+  std::string origin;
+  std::string traceparent;
 };
 
 struct HttpReply {
@@ -58,12 +62,17 @@ class HttpCall {
 
 class HttpApi {
  public:
-  HttpApi(Service& service, Workers& workers, std::size_t max_request_bytes)
-      : service_(service), workers_(workers), max_request_bytes_(max_request_bytes) {}
+  HttpApi(Service& service, Workers& workers, std::size_t max_request_bytes, Access access)
+      : service_(service),
+        workers_(workers),
+        max_request_bytes_(max_request_bytes),
+        access_(std::move(access)) {}
 
   /// Finds the call and announces an inference. Throws HttpReply for a request that is refused by
   /// its headers.
   [[nodiscard]] std::shared_ptr<HttpCall> begin(const HttpHead& head);
+  /// A request was refused by the connection. status: of HTTP; reason: see Status::reason.
+  void refused(const std::string& target, unsigned status, std::string_view reason);
   /// What bodies take their memory from.
   [[nodiscard]] const ByteBudget& memory() const { return service_.memory(); }
 
@@ -71,6 +80,7 @@ class HttpApi {
   Service& service_;
   Workers& workers_;
   std::size_t max_request_bytes_;
+  Access access_;
 };
 
 }  // namespace sluice::server::api

@@ -1,9 +1,8 @@
 #include "server/api/http_connection.hpp"
 
-// g++ 12 needs <utility> in front of asio's awaitable.
-#include <utility>
 // Boost.Beast takes most of a minute to compile, so no other file of the server has it.
 #include <algorithm>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
@@ -28,10 +27,13 @@ using boost::system::error_code;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
+constexpr unsigned kHttp11 = 11;
 constexpr std::uint32_t kMaxHeaderBytes = 16 << 10;
 /// Read ahead of a request that is being answered, for the next requests of its connection.
 constexpr std::size_t kReadAhead = 16 << 10;
 constexpr std::size_t kReadBytes = 4 << 10;
+/// Of what has arrived and is not parsed. Beast bounds headers, but not the extensions of a chunk.
+constexpr std::size_t kMostUnparsed = 128 << 10;
 /// After the last response, the rest of what the client sends is read and dropped for at least that
 /// long. If the socket were closed at once, the client would be reset and could lose the response.
 constexpr milliseconds kLinger{1000};
@@ -45,27 +47,42 @@ std::string header(const http::fields& fields, std::string_view name) {
   return {value.data(), value.size()};
 }
 
+/// Of a refusal by the headers, as Status::reason.
+std::string_view reason_of(unsigned status) {
+  switch (status) {
+    case 401:
+      return "token";
+    case 413:
+      return "too_large";
+    case 429:
+      return "memory";
+    default:
+      return "malformed";
+  }
+}
+
 /// One connection. Everything but done callbacks runs on its strand.
 class Connection final : public OpenConnection, public std::enable_shared_from_this<Connection> {
  public:
-  Connection(tcp::socket socket, HttpConnections& all, const HttpOptions& options, HttpApi& api)
+  Connection(Stream::Socket socket, asio::ssl::context* tls, HttpConnections& all,
+             const HttpOptions& options, HttpApi& api)
       : place_(all),
         all_(all),
         options_(options),
         api_(api),
-        socket_(std::move(socket)),
-        timer_(socket_.get_executor()) {}
+        stream_(std::move(socket), tls),
+        timer_(stream_.get_executor()) {}
 
   void start() {
     place_.take(shared_from_this());
-    error_code ignored;
-    socket_.set_option(tcp::no_delay(true), ignored);
-    asio::post(socket_.get_executor(), [self = shared_from_this()] { self->wait_for_request(); });
+    error_code ignored;  // A unix socket has no such option.
+    stream_.socket().set_option(tcp::no_delay(true), ignored);
+    asio::post(stream_.get_executor(), [self = shared_from_this()] { self->shake_hands(); });
   }
 
   /// Ends the connection: after its response, or at once if `now`. Thread-safe.
   void end(bool now) override {
-    asio::post(socket_.get_executor(), [self = shared_from_this(), now] {
+    asio::post(stream_.get_executor(), [self = shared_from_this(), now] {
       self->last_ = true;
       if (now && self->state_ == State::kRunning) self->call_->cancel();
       if (now || self->state_ == State::kIdle) self->close();
@@ -84,6 +101,17 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
 
   // -- waiting for a request
 
+  void shake_hands() {
+    state_ = State::kReading;
+    place_.wait();
+    set_timer(options_.progress_timeout);
+    stream_.async_handshake([self = shared_from_this()](error_code error) {
+      if (self->state_ == State::kClosed) return;
+      if (error) return self->close();
+      self->wait_for_request();
+    });
+  }
+
   void wait_for_request() {
     state_ = State::kIdle;
     if (last_) return close();
@@ -93,13 +121,13 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
     if (!ahead_) return read_ahead();
     // on_ahead() goes on: now, if the next request is already there.
     error_code ignored;
-    if (buffer_.size() > 0) socket_.cancel(ignored);
+    if (buffer_.size() > 0) stream_.socket().cancel(ignored);
   }
 
   /// Reads what comes next on the connection. Notices while a request runs that the client is gone.
   void read_ahead() {
     ahead_ = true;
-    socket_.async_read_some(buffer_.prepare(kReadBytes),
+    stream_.async_read_some(buffer_.prepare(kReadBytes),
                             [self = shared_from_this()](error_code error, std::size_t bytes) {
                               self->on_ahead(error, bytes);
                             });
@@ -129,12 +157,14 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   void read_headers() {
     state_ = State::kReading;
     set_timer(options_.progress_timeout);
+    version_ = kHttp11;
+    bodyless_ = false;
     parser_.emplace();
     parser_->header_limit(kMaxHeaderBytes);
     // The limit of bodies is checked in on_headers(). Beast 1.74 takes no boost::none here.
     parser_->body_limit(std::numeric_limits<std::uint64_t>::max());
     http::async_read_header(
-        socket_, buffer_, *parser_,
+        stream_, buffer_, *parser_,
         [self = shared_from_this()](error_code error, std::size_t) { self->on_headers(error); });
   }
 
@@ -149,42 +179,64 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
     if (error) return refuse(error_reply(400, "not an HTTP request: " + error.message()));
     const auto& request = parser_->get();
     last_ = last_ || !request.keep_alive();
+    version_ = request.version();
+    bodyless_ = request.method() == http::verb::head;
+    const bool has_body = request.count(http::field::transfer_encoding) > 0 ||
+                          parser_->content_length().value_or(0) > 0;
     try {
       begin(request);
     } catch (HttpReply& reply) {
-      refuse(std::move(reply));
+      const std::string_view reason = reason_of(reply.status);
+      if (has_body) return refuse(std::move(reply), reason);
+      stop_timer();
+      api_.refused(std::string(request.target()), reply.status, reason);
+      write(std::move(reply));
     }
   }
 
   /// Throws HttpReply.
   void begin(const http::request<http::empty_body>& request) {
-    if (parser_->chunked())
-      throw error_reply(411, "a body needs Content-Length; chunks are not served");
     HttpHead head;
     head.method = std::string(request.method_string());
-    head.target = std::string(request.target());
+    head.target = target_ = std::string(request.target());
     head.content_length = parser_->content_length().value_or(0);
     head.content_encoding = header(request, "Content-Encoding");
     head.accept_encoding = header(request, "Accept-Encoding");
     head.inference_header_length = header(request, "Inference-Header-Content-Length");
-    unread_ = head.content_length;
+    head.authorization = header(request, "Authorization");
+    head.origin = header(request, "Origin");
+    head.traceparent = header(request, "traceparent");
     const std::size_t limit = options_.max_request_bytes;
+    unread_ = parser_->chunked() ? limit : head.content_length;
     if (head.content_length > limit) {
       throw error_reply(413, "the body has " + std::to_string(head.content_length) +
                                  " bytes; the limit is " + std::to_string(limit));
     }
+    if (!parser_->chunked() && request.count(http::field::transfer_encoding) > 0) {
+      throw error_reply(501, "Transfer-Encoding: only chunked is understood");
+    }
+    const auto expect = request[http::field::expect];
+    const bool waits = beast::iequals(expect, "100-continue");
+    if (!expect.empty() && !waits) {
+      throw error_reply(417, "Expect: only 100-continue is understood");
+    }
+    memory_ = ByteBudget::Share(api_.memory());
     take_memory(head.content_length);
     call_ = api_.begin(head);
-    const bool waits = beast::iequals(request[http::field::expect], "100-continue");
-    read_body(head.content_length, waits && head.content_length > 0);
+    body_got_ = body_bytes_ = 0;
+    body_limit_ = steady_clock::now() + options_.body_timeout;
+    if (!parser_->chunked()) return read_body(head.content_length, waits);
+    chunks_.emplace(std::move(*parser_));
+    chunks_->body_limit(limit);
+    waits ? write_continue() : read_more_body();
   }
 
-  /// Throws HttpReply.
+  /// More of the body: `bytes` in all. Throws HttpReply.
   void take_memory(std::size_t bytes) {
-    ByteBudget::Share share(api_.memory());
-    if (!share.resize(bytes) || !all_.reserve(bytes)) throw error_reply(memory_full());
+    if (!memory_.resize(bytes) || !all_.reserve(bytes - reserved_)) {
+      throw error_reply(memory_full());
+    }
     reserved_ = bytes;
-    memory_ = std::move(share);
   }
 
   void read_body(std::size_t bytes, bool client_waits) {
@@ -194,37 +246,67 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
     body_got_ = std::min(bytes, buffer_.size());
     std::copy_n(static_cast<const char*>(buffer_.data().data()), body_got_, body_.get());
     buffer_.consume(body_got_);
-    body_limit_ = steady_clock::now() + options_.body_timeout;
-    if (client_waits && body_got_ == 0) return write_continue();
+    if (client_waits && bytes > 0 && body_got_ == 0) return write_continue();
     read_more_body();
   }
 
   void write_continue() {
     static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-    asio::async_write(socket_, asio::buffer(kContinue.data(), kContinue.size()),
+    asio::async_write(stream_, asio::buffer(kContinue.data(), kContinue.size()),
                       [self = shared_from_this()](error_code, std::size_t) {
                         if (self->state_ != State::kClosed) self->read_more_body();
                       });
   }
 
   void read_more_body() {
-    if (body_got_ == body_bytes_) return run();
+    if (!chunks_ && body_got_ == body_bytes_) return run();
     const auto left = std::chrono::duration_cast<milliseconds>(body_limit_ + time_for(body_got_) -
                                                                steady_clock::now());
     set_timer(std::min(options_.progress_timeout, std::max(left, milliseconds(0))));
-    socket_.async_read_some(asio::buffer(body_.get() + body_got_, body_bytes_ - body_got_),
+    if (chunks_) return read_chunks();
+    stream_.async_read_some(asio::buffer(body_.get() + body_got_, body_bytes_ - body_got_),
                             [self = shared_from_this()](error_code error, std::size_t bytes) {
                               self->on_body(error, bytes);
                             });
   }
 
+  void read_chunks() {
+    http::async_read_some(
+        stream_, buffer_, *chunks_,
+        [self = shared_from_this()](error_code error, std::size_t) { self->on_chunks(error); });
+  }
+
+  void on_chunks(error_code error) {
+    if (state_ == State::kClosed) return;
+    if (timed_out_) return refuse(error_reply(408, "the body took too long"), "too_slow");
+    if (error == http::error::body_limit) {
+      return refuse(error_reply(413, "the body has more bytes than the limit, " +
+                                         std::to_string(options_.max_request_bytes)),
+                    "too_large");
+    }
+    if (error)
+      return refuse(error_reply(400, "the chunks of the body: " + error.message()), "malformed");
+    std::string& body = chunks_->get().body();
+    body_got_ = body.size();
+    try {
+      take_memory(std::max(body.capacity(), reserved_));
+    } catch (HttpReply& reply) {
+      return refuse(std::move(reply), "memory");
+    }
+    if (!chunks_->is_done()) return read_more_body();
+    auto whole = std::make_shared<const std::string>(std::move(body));
+    chunks_.reset();
+    run(*whole, whole);
+  }
+
   void on_body(error_code error, std::size_t bytes) {
     if (state_ == State::kClosed) return;
     body_got_ += bytes;
-    if (timed_out_) return refuse(error_reply(408, "the body took too long"));
+    if (timed_out_) return refuse(error_reply(408, "the body took too long"), "too_slow");
     if (error) {
       return refuse(error_reply(400, "the body ends after " + std::to_string(body_got_) + " of " +
-                                         std::to_string(body_bytes_) + " bytes"));
+                                         std::to_string(body_bytes_) + " bytes"),
+                    "cut_off");
     }
     read_more_body();
   }
@@ -232,16 +314,19 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   // -- answering
 
   void run() {
+    std::shared_ptr<const char[]> kept = std::move(body_);
+    run({kept.get(), body_bytes_}, kept);
+  }
+
+  void run(std::string_view bytes, std::shared_ptr<const void> kept) {
     state_ = State::kRunning;
     unread_ = 0;
     stop_timer();
     release_reserved();
     if (!ahead_ && buffer_.size() < kReadAhead) read_ahead();
-    const std::string_view bytes(body_.get(), body_bytes_);
-    std::shared_ptr<const char[]> kept = std::move(body_);
     Body body{bytes, counted(std::move(kept), std::move(memory_))};
     call_->run(std::move(body), [self = shared_from_this()](MakeReply make) {
-      asio::post(self->socket_.get_executor(), [self, make = std::move(make)] {
+      asio::post(self->stream_.get_executor(), [self, make = std::move(make)] {
         if (self->state_ != State::kClosed) self->write(make());
         self->call_.reset();
       });
@@ -249,9 +334,12 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   }
 
   /// Answers a request whose body was not read: the rest of the connection cannot be understood.
-  void refuse(HttpReply reply) {
+  void refuse(HttpReply reply, std::string_view reason = {}) {
+    // Without a reason, not even the headers are known.
+    if (!reason.empty()) api_.refused(target_, reply.status, reason);
     release_reserved();
     body_.reset();
+    chunks_.reset();
     memory_ = {};
     call_.reset();
     timed_out_ = false;
@@ -261,17 +349,20 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
 
   void write(HttpReply reply) {
     state_ = State::kWriting;
+    last_ = last_ || all_.leaving();
     response_ = {};
+    response_.version(version_);
     response_.result(reply.status);
     response_.set(http::field::content_type, reply.content_type);
     for (const auto& [name, value] : reply.headers) response_.set(name, value);
     response_.body() = std::move(reply.body);
     response_memory_ = std::move(reply.memory);
     response_.keep_alive(!last_);
-    response_.prepare_payload();
+    response_.prepare_payload();  // The length also if the body itself is not wanted.
+    if (bodyless_) response_.body().clear();
     set_timer(options_.progress_timeout + time_for(response_.body().size()));
     http::async_write(
-        socket_, response_,
+        stream_, response_,
         [self = shared_from_this()](error_code error, std::size_t) { self->on_written(error); });
   }
 
@@ -286,7 +377,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
 
   void linger() {
     error_code ignored;
-    socket_.shutdown(tcp::socket::shutdown_send, ignored);
+    stream_.socket().shutdown(Stream::Socket::shutdown_send, ignored);
     state_ = State::kLingering;
     place_.wait();
     // A client that still sends gets a second for each MiB to read its refusal.
@@ -304,7 +395,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
     // Forgets an announcement, unless the service has the request.
     call_.reset();
     error_code ignored;
-    socket_.close(ignored);
+    stream_.socket().close(ignored);
   }
 
   void release_reserved() { all_.release(std::exchange(reserved_, 0)); }
@@ -329,22 +420,26 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
     // The handler of the read answers the client.
     timed_out_ = true;
     error_code ignored;
-    socket_.cancel(ignored);
+    stream_.socket().cancel(ignored);
   }
 
   HttpConnections::Place place_;  // First, so that it is destroyed last.
   HttpConnections& all_;
   const HttpOptions& options_;
   HttpApi& api_;
-  tcp::socket socket_;
+  Stream stream_;
   asio::steady_timer timer_;
   std::uint64_t timer_round_ = 0;
   State state_ = State::kIdle;
   bool timed_out_ = false;
   bool last_ = false;   ///< No request follows the current one.
   bool ahead_ = false;  ///< read_ahead() is pending: nothing else may touch buffer_.
-  beast::flat_buffer buffer_;
+  beast::flat_buffer buffer_{kMostUnparsed};
   std::optional<http::request_parser<http::empty_body>> parser_;
+  std::optional<http::request_parser<http::string_body>> chunks_;  ///< Of a chunked body.
+  std::string target_;                                             ///< Of the request.
+  unsigned version_ = kHttp11;                                     ///< Of the request.
+  bool bodyless_ = false;  ///< The request was HEAD: the response has no body.
   std::shared_ptr<HttpCall> call_;
   std::unique_ptr<char[]> body_;
   std::size_t body_bytes_ = 0;
@@ -360,9 +455,9 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
 
 }  // namespace
 
-void serve_connection(tcp::socket socket, HttpConnections& all, const HttpOptions& options,
-                      HttpApi& api) {
-  std::make_shared<Connection>(std::move(socket), all, options, api)->start();
+void serve_connection(Stream::Socket socket, asio::ssl::context* tls, HttpConnections& all,
+                      const HttpOptions& options, HttpApi& api) {
+  std::make_shared<Connection>(std::move(socket), tls, all, options, api)->start();
 }
 
 }  // namespace sluice::server::api

@@ -26,6 +26,7 @@ void HttpConnections::Place::wait() {
   const std::lock_guard lock(all_.mutex_);
   if (state_ != State::kBusy) return;
   state_ = State::kWaiting;
+  since_ = all_.last_busy_ = std::chrono::steady_clock::now();
   turn_ = all_.waiting_.insert(all_.waiting_.end(), this);
 }
 
@@ -43,15 +44,23 @@ bool HttpConnections::make_place() {
     const std::lock_guard lock(mutex_);
     if (open_ - given_up_ < max_connections_) return true;
   }
-  return end_longest_waiting();
+  return end_longest_waiting(spare_after_);
 }
 
-bool HttpConnections::end_longest_waiting() {
+bool HttpConnections::quiet(std::chrono::milliseconds least) const {
+  const std::lock_guard lock(mutex_);
+  if (open_ == 0) return true;
+  return open_ == waiting_.size() + given_up_ &&
+         std::chrono::steady_clock::now() - last_busy_ >= least;
+}
+
+bool HttpConnections::end_longest_waiting(std::chrono::milliseconds least) {
   std::shared_ptr<OpenConnection> ended;
   {
     const std::lock_guard lock(mutex_);
     if (waiting_.empty()) return false;
     Place& longest = *waiting_.front();
+    if (std::chrono::steady_clock::now() - longest.since_ < least) return false;
     waiting_.pop_front();
     longest.state_ = Place::State::kGivenUp;
     ++given_up_;

@@ -7,6 +7,7 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
@@ -14,9 +15,11 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "base/error.hpp"
+#include "server/api/address.hpp"
 #include "server/api/http_connection.hpp"
 #include "server/api/workers.hpp"
 
@@ -27,9 +30,10 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 
 /// Answers a connection over the limit without waiting for its request.
-void turn_away(tcp::socket& socket) {
+void turn_away(Stream::Socket& socket) {
   static constexpr std::string_view kFull =
       "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
   error_code ignored;
@@ -37,19 +41,102 @@ void turn_away(tcp::socket& socket) {
   socket.write_some(asio::buffer(kFull.data(), kFull.size()), ignored);
 }
 
-tcp::acceptor listen(asio::io_context& io, const HttpServer::Options& options) {
-  const std::string where = options.address + " port " + std::to_string(options.port);
-  error_code error;
-  const auto address = asio::ip::make_address(options.address, error);
-  if (error) throw base::RunError("cannot listen on " + where + " for HTTP: not an IP address");
-  const tcp::endpoint endpoint(address, options.port);
-  tcp::acceptor acceptor(asio::make_strand(io));
-  acceptor.open(endpoint.protocol(), error);
-  if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
-  if (!error) acceptor.bind(endpoint, error);
-  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
-  if (error) throw base::RunError("cannot listen on " + where + " for HTTP: " + error.message());
-  return acceptor;
+[[noreturn]] void cannot_listen(const std::string& where, const std::string& why) {
+  throw base::RunError("cannot listen on " + where + " for HTTP: " + why);
+}
+
+/// Takes connections at one address, TCP or unix.
+class Listener {
+  using Tcp = tcp::acceptor;
+  using Unix = asio::local::stream_protocol::acceptor;
+
+  template <class Use>
+  auto with(Use use) {
+    auto* const tcp = std::get_if<Tcp>(&acceptor_);
+    return tcp != nullptr ? use(*tcp) : use(std::get<Unix>(acceptor_));
+  }
+
+ public:
+  using Taken = std::function<void(error_code, Stream::Socket)>;
+
+  Listener(asio::io_context& io, const HttpServer::Options& options)
+      : io_(io), address_(resolve_address(options.address, "http")) {
+    if (is_unix(address_)) {
+      const auto path = address_.substr(std::string_view(kUnixPrefix).size());
+      open(acceptor_.emplace<Unix>(asio::make_strand(io)), path, options.port);
+    } else {
+      const tcp::endpoint endpoint(asio::ip::make_address(address_), options.port);
+      open(acceptor_.emplace<Tcp>(asio::make_strand(io)), endpoint, options.port);
+    }
+  }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  ~Listener() {
+    if (is_unix(address_)) unlink(address_.substr(std::string_view(kUnixPrefix).size()).c_str());
+  }
+
+  [[nodiscard]] int port() const {
+    const auto* const tcp = std::get_if<Tcp>(&acceptor_);
+    return tcp == nullptr ? 0 : tcp->local_endpoint().port();
+  }
+  [[nodiscard]] Stream::executor_type executor() {
+    return with([](auto& acceptor) -> Stream::executor_type { return acceptor.get_executor(); });
+  }
+  [[nodiscard]] bool is_open() {
+    return with([](auto& acceptor) { return acceptor.is_open(); });
+  }
+  void take(Taken taken) {
+    with([&](auto& acceptor) {
+      acceptor.async_accept(asio::make_strand(io_),
+                            [taken = std::move(taken)](error_code error, auto socket) {
+                              taken(error, Stream::Socket(std::move(socket)));
+                            });
+    });
+  }
+  /// Takes the connections that wait, which the kernel would reset, and ends. On executor().
+  void close(const std::function<void(Stream::Socket)>& taken) {
+    with([&](auto& acceptor) {
+      error_code error;
+      acceptor.non_blocking(true, error);
+      while (!error) {
+        auto socket = acceptor.accept(asio::make_strand(io_), error);
+        if (!error) taken(Stream::Socket(std::move(socket)));
+      }
+      acceptor.close(error);
+    });
+  }
+
+ private:
+  template <class Acceptor, class Endpoint>
+  void open(Acceptor& acceptor, const Endpoint& place, std::uint16_t port) {
+    const typename Acceptor::endpoint_type endpoint(place);
+    error_code error;
+    const SocketMode mode(address_);
+    acceptor.open(endpoint.protocol(), error);
+    if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
+    if (!error) acceptor.bind(endpoint, error);
+    if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
+    if (error) cannot_listen(endpoint_text(address_, port), error.message());
+  }
+
+  asio::io_context& io_;
+  const std::string address_;
+  std::variant<std::monostate, Tcp, Unix> acceptor_;
+};
+
+std::optional<asio::ssl::context> tls_context(const Tls& tls) {
+  if (!tls.on()) return std::nullopt;
+  using Context = asio::ssl::context;
+  Context context(Context::tls_server);
+  context.set_options(Context::default_workarounds | Context::no_tlsv1 | Context::no_tlsv1_1 |
+                      Context::no_sslv2 | Context::no_sslv3);
+  context.use_certificate_chain(asio::buffer(tls.certificate));
+  context.use_private_key(asio::buffer(tls.key), Context::pem);
+  if (!tls.client_ca.empty()) {
+    context.add_certificate_authority(asio::buffer(tls.client_ca));
+    context.set_verify_mode(asio::ssl::verify_peer | asio::ssl::verify_fail_if_no_peer_cert);
+  }
+  return context;
 }
 
 }  // namespace
@@ -58,17 +145,33 @@ class HttpServer::Parts {
  public:
   Parts(Service& service, const Options& options)
       : options_(options),
-        connections_(options.max_connections, options.max_arriving_bytes),
-        api_(service, workers_, options.max_request_bytes),
-        acceptor_(listen(io_, options)),
-        retry_(acceptor_.get_executor()) {
+        tls_(tls_context(options.tls)),
+        connections_(options),
+        api_(service, workers_, options.max_request_bytes, options.access),
+        listener_(io_, options),
+        retry_(listener_.executor()) {
     accept();
     for (std::size_t i = 0; i < std::max<std::size_t>(options.threads, 1); ++i) {
       threads_.emplace_back([this] { io_.run(); });
     }
   }
 
-  [[nodiscard]] int port() const { return acceptor_.local_endpoint().port(); }
+  [[nodiscard]] int port() const { return port_; }
+
+  void leave() { connections_.leave(); }
+
+  bool finish(steady_clock::time_point until) {
+    leave();
+    stop_accepting();
+    const auto left = std::chrono::ceil<milliseconds>(until - steady_clock::now());
+    const auto cut = until - std::min(kQuiet, left / 2);
+    while (!connections_.quiet(kQuiet) && steady_clock::now() < cut) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    end_all(false);
+    return connections_.wait_for_none(
+        std::max(std::chrono::ceil<milliseconds>(until - steady_clock::now()), milliseconds(0)));
+  }
 
   void stop(milliseconds grace) {
     std::call_once(stopped_, [&] {
@@ -82,12 +185,15 @@ class HttpServer::Parts {
   }
 
  private:
+  /// How long clients that have an open connection send nothing before the server ends.
+  static constexpr milliseconds kQuiet{1000};
+
   /// Returns when no connection can be opened any more.
   void stop_accepting() {
     std::promise<void> closed;
-    asio::post(acceptor_.get_executor(), [&] {
-      error_code ignored;
-      acceptor_.close(ignored);
+    asio::post(listener_.executor(), [&] {
+      if (listener_.is_open())
+        listener_.close([this](Stream::Socket socket) { serve(std::move(socket)); });
       retry_.cancel();
       closed.set_value();
     });
@@ -98,17 +204,24 @@ class HttpServer::Parts {
     for (const auto& connection : connections_.all()) connection->end(now);
   }
 
+  void serve(Stream::Socket socket) {
+    if (connections_.make_place()) {
+      serve_connection(std::move(socket), tls_ ? &*tls_ : nullptr, connections_, options_, api_);
+    } else if (!tls_) {
+      turn_away(socket);
+    }
+  }
+
   void accept() {
-    acceptor_.async_accept(asio::make_strand(io_), [this](error_code error, tcp::socket socket) {
-      if (!acceptor_.is_open()) return;
+    listener_.take([this](error_code error, Stream::Socket socket) {
+      if (!listener_.is_open()) {
+        if (!error) serve(std::move(socket));
+        return;
+      }
       // Until one descriptor is free: the next accept() needs it.
       if (error == asio::error::no_descriptors) connections_.end_longest_waiting();
       if (error) return accept_later();
-      if (connections_.make_place()) {
-        serve_connection(std::move(socket), connections_, options_, api_);
-      } else {
-        turn_away(socket);
-      }
+      serve(std::move(socket));
       accept();
     });
   }
@@ -117,17 +230,19 @@ class HttpServer::Parts {
   void accept_later() {
     retry_.expires_after(milliseconds(100));
     retry_.async_wait([this](error_code) {
-      if (acceptor_.is_open()) accept();
+      if (listener_.is_open()) accept();
     });
   }
 
   asio::io_context io_;
   const Options options_;
+  std::optional<asio::ssl::context> tls_;
   HttpConnections connections_;
   Workers workers_;
   HttpApi api_;
   asio::executor_work_guard<asio::io_context::executor_type> work_{io_.get_executor()};
-  tcp::acceptor acceptor_;
+  Listener listener_;
+  const int port_ = listener_.port();
   asio::steady_timer retry_;
   std::once_flag stopped_;
   std::vector<std::jthread> threads_;
@@ -139,6 +254,12 @@ HttpServer::HttpServer(Service& service, const Options& options)
 HttpServer::~HttpServer() { stop(milliseconds(0)); }
 
 int HttpServer::port() const { return parts_->port(); }
+
+void HttpServer::leave() { parts_->leave(); }
+
+bool HttpServer::finish(std::chrono::steady_clock::time_point until) {
+  return parts_->finish(until);
+}
 
 void HttpServer::stop(milliseconds grace) { parts_->stop(grace); }
 

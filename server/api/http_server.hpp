@@ -7,7 +7,8 @@
 
 namespace sluice::server::api {
 
-/// The KServe v2 protocol over HTTP/1.1, /metrics, and the paths of this server's own. Thread-safe.
+/// The KServe v2 protocol over HTTP/1.1 and 1.0, /metrics, and the paths of this server's own.
+/// Thread-safe.
 class HttpServer {
  public:
   using Options = HttpOptions;
@@ -19,7 +20,14 @@ class HttpServer {
   /// stop() without a grace period.
   ~HttpServer();
 
+  /// 0: a unix socket.
   [[nodiscard]] int port() const;
+  /// From now on each response ends its connection. New connections are still served.
+  void leave();
+  /// As leave(), without new connections. When no open connection has had a request for a second,
+  /// or shortly before `until`, connections end, each after its response. Returns false if some
+  /// are open at `until`.
+  bool finish(std::chrono::steady_clock::time_point until);
   /// Accepts no request from now on, and cancels those that have not ended after the grace period.
   /// Returns when the service has answered all. Calls after the first do nothing.
   void stop(std::chrono::milliseconds grace);

@@ -110,8 +110,25 @@ std::string_view methods(Route route) {
 }
 
 bool takes(Route route, std::string_view method) {
-  return (method == "GET" || method == "POST") &&
-         methods(route).find(method) != std::string_view::npos;
+  // Load balancers probe with HEAD.
+  const std::string_view needed = method == "HEAD" ? "GET" : method;
+  return (needed == "GET" || needed == "POST") &&
+         methods(route).find(needed) != std::string_view::npos;
+}
+
+Right right_of(Route route, std::string_view method) {
+  switch (route) {
+    case Route::kLive:
+    case Route::kReady:
+      return Right::kProbe;
+    case Route::kLoad:
+    case Route::kUnload:
+      return Right::kControl;
+    case Route::kScheduler:
+      return method == "POST" ? Right::kControl : Right::kUse;
+    default:
+      return Right::kUse;
+  }
 }
 
 }  // namespace sluice::server::api

@@ -3,6 +3,8 @@
 #include <string_view>
 #include <vector>
 
+#include "server/api/access.hpp"
+
 namespace sluice::server::api {
 
 /// What the path of a request names.
@@ -38,5 +40,6 @@ struct HttpTarget {
 /// The methods that a route takes, such as "GET" or "GET, POST".
 [[nodiscard]] std::string_view methods(Route route);
 [[nodiscard]] bool takes(Route route, std::string_view method);
+[[nodiscard]] Right right_of(Route route, std::string_view method);
 
 }  // namespace sluice::server::api

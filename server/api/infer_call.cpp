@@ -12,6 +12,7 @@
 #include "server/api/proto_codec.hpp"
 #include "server/api/refusal.hpp"
 #include "server/api/request_rules.hpp"
+#include "server/api/trace.hpp"
 
 namespace sluice::server::api {
 namespace {
@@ -20,9 +21,9 @@ constexpr std::string_view kModelInfer = "/inference.GRPCInferenceService/ModelI
 /// Metadata with which a client names the model before the message arrives.
 constexpr const char* kModelHeader = "sluice-model";
 
-std::string model_header(const grpc::ServerContextBase& context) {
+std::string header(const grpc::ServerContextBase& context, const char* name) {
   const auto& headers = context.client_metadata();
-  const auto at = headers.find(kModelHeader);
+  const auto at = headers.find(name);
   return at == headers.end() ? "" : std::string(at->second.data(), at->second.size());
 }
 
@@ -79,11 +80,15 @@ std::chrono::milliseconds write_limit(std::chrono::milliseconds least, std::size
 /// One ModelInfer. Deletes itself in OnDone().
 class InferCall final : public grpc::ServerGenericBidiReactor {
  public:
-  InferCall(Service& service, grpc::GenericCallbackServerContext& context, const CallLimits& limits)
-      : service_(service),
+  InferCall(Service& service, grpc::GenericCallbackServerContext& context, const CallLimits& limits,
+            Activity& activity)
+      : active_(activity),
+        service_(service),
         context_(context),
         limits_(limits),
-        announcement_(service, model_header(context), 0) {
+        trace_(next_traceparent(header(context, "traceparent"))),
+        announcement_(service, header(context, kModelHeader), 0) {
+    if (!trace_.empty()) context.AddTrailingMetadata("traceparent", trace_);
     reading_.start(context, limits.read);
     StartRead(&message_);
   }
@@ -94,11 +99,13 @@ class InferCall final : public grpc::ServerGenericBidiReactor {
     if (!ok) {
       // gRPC has already refused a message over the limit. Otherwise the client is gone, or has
       // closed its side without a message.
+      service_.refused("", {Code::kInvalidArgument, "", 0, "cut_off"});
       return Finish({grpc::StatusCode::INVALID_ARGUMENT, "the call has no message"});
     }
     try {
       infer();
     } catch (const Refusal& refusal) {
+      service_.refused("", with_reason(refusal.status, "malformed"));
       Finish(to_grpc(refusal.status, context_));
     }
   }
@@ -110,6 +117,7 @@ class InferCall final : public grpc::ServerGenericBidiReactor {
     count_memory(request, std::move(share));
     lower_deadline(request, deadline_ns(context_));
     request.announced = announcement_.take();
+    request.trace = trace_;
     Done done = [this, echo = echo_of(request)](const Status& status, const Response& response) {
       answer(echo, status, response);
     };
@@ -127,9 +135,11 @@ class InferCall final : public grpc::ServerGenericBidiReactor {
   void OnCancel() override { cancel_.cancel(); }
   void OnDone() override { delete this; }
 
+  const Activity::Call active_;
   Service& service_;
   grpc::GenericCallbackServerContext& context_;
   const CallLimits limits_;
+  const std::string trace_;
   Announcement announcement_;
   grpc::ByteBuffer message_;
   CancelOnce cancel_;
@@ -137,11 +147,9 @@ class InferCall final : public grpc::ServerGenericBidiReactor {
   TimeLimit writing_;
 };
 
-class Unserved final : public grpc::ServerGenericBidiReactor {
+class Refused final : public grpc::ServerGenericBidiReactor {
  public:
-  explicit Unserved(const std::string& method) {
-    Finish({grpc::StatusCode::UNIMPLEMENTED, method + " is not served"});
-  }
+  explicit Refused(const grpc::Status& status) { Finish(status); }
 
  private:
   void OnDone() override { delete this; }
@@ -151,8 +159,15 @@ class Unserved final : public grpc::ServerGenericBidiReactor {
 
 grpc::ServerGenericBidiReactor* GenericCalls::CreateReactor(
     grpc::GenericCallbackServerContext* context) {
-  if (context->method() == kModelInfer) return new InferCall(service_, *context, limits_);
-  return new Unserved(context->method());
+  Status status = check_access(access_, Right::kUse, *context);
+  if (status.ok() && context->method() != kModelInfer) {
+    status = {Code::kUnimplemented, context->method() + " is not served"};
+  }
+  if (!status.ok()) {
+    if (context->method() == kModelInfer) service_.refused("", with_reason(status, "token"));
+    return new Refused(to_grpc(status, *context));
+  }
+  return new InferCall(service_, *context, limits_, activity_);
 }
 
 }  // namespace sluice::server::api

@@ -3,6 +3,8 @@
 
 #include <chrono>
 
+#include "server/api/access.hpp"
+#include "server/api/activity.hpp"
 #include "server/service/service.hpp"
 
 namespace sluice::server::api {
@@ -18,7 +20,9 @@ struct CallLimits {
 /// too late for an announcement.
 class GenericCalls final : public grpc::CallbackGenericService {
  public:
-  GenericCalls(Service& service, const CallLimits& limits) : service_(service), limits_(limits) {}
+  /// All but `limits` must live longer.
+  GenericCalls(Service& service, const CallLimits& limits, const Access& access, Activity& activity)
+      : service_(service), limits_(limits), access_(access), activity_(activity) {}
 
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override;
@@ -26,6 +30,8 @@ class GenericCalls final : public grpc::CallbackGenericService {
  private:
   Service& service_;
   CallLimits limits_;
+  const Access& access_;
+  Activity& activity_;
 };
 
 }  // namespace sluice::server::api

@@ -201,8 +201,9 @@ DecodedInfer decode_infer(const Body& body, std::optional<std::size_t> json_byte
 }
 
 EncodedInfer encode_infer(const Echo& echo, const Response& response, const OutputFormat& format) {
-  json head = {
-      {"model_name", echo.model}, {"model_version", echo.version}, {"outputs", json::array()}};
+  json head = {{"model_name", echo.model},
+               {"model_version", version_of(echo, response)},
+               {"outputs", json::array()}};
   if (!echo.id.empty()) head["id"] = echo.id;
   std::size_t binary_bytes = 0;
   bool any_binary = false;

@@ -9,29 +9,6 @@
 namespace sluice::server::api {
 namespace {
 
-/// Answers at once: OK, or the refusal that `fill` throws.
-grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext& context,
-                                 const std::function<void()>& fill) {
-  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
-  try {
-    fill();
-    reactor->Finish(grpc::Status::OK);
-  } catch (const Refusal& refusal) {
-    reactor->Finish(to_grpc(refusal.status, context));
-  }
-  return reactor;
-}
-
-/// Answers when `act`, which blocks, has ended.
-grpc::ServerUnaryReactor* run(Workers& workers, grpc::CallbackServerContext& context,
-                              std::function<Status()> act) {
-  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
-  const Status posted = workers.post(
-      [&context, reactor, act = std::move(act)] { reactor->Finish(to_grpc(act(), context)); });
-  if (!posted.ok()) reactor->Finish(to_grpc(posted, context));
-  return reactor;
-}
-
 void fill(const ModelStatistics::Duration& from, inference::StatisticDuration& to) {
   to.set_count(from.count);
   to.set_ns(from.ns);
@@ -82,31 +59,60 @@ void fill_config(const ModelMetadata& from, inference::ModelConfig& to) {
 
 }  // namespace
 
+KserveService::Reactor* KserveService::answer(Context& context, Right right,
+                                              const std::function<void()>& fill) {
+  Reactor* const reactor = context.DefaultReactor();
+  server::Status status = check_access(access_, right, context);
+  try {
+    if (status.ok()) fill();
+  } catch (const Refusal& refusal) {
+    status = refusal.status;
+  }
+  reactor->Finish(to_grpc(status, context));
+  return reactor;
+}
+
+KserveService::Reactor* KserveService::run(Context& context, const std::function<void()>& check,
+                                           std::function<server::Status()> act) {
+  Reactor* const reactor = context.DefaultReactor();
+  server::Status status = check_access(access_, Right::kControl, context);
+  try {
+    if (status.ok()) check();
+  } catch (const Refusal& refusal) {
+    status = refusal.status;
+  }
+  if (status.ok()) {
+    status = workers_.post(
+        [&context, reactor, act = std::move(act)] { reactor->Finish(to_grpc(act(), context)); });
+  }
+  if (!status.ok()) reactor->Finish(to_grpc(status, context));
+  return reactor;
+}
+
 KserveService::Reactor* KserveService::ServerLive(Context* context,
                                                   const inference::ServerLiveRequest* /*request*/,
                                                   inference::ServerLiveResponse* response) {
-  return answer(*context, [&] { response->set_live(served_.live()); });
+  return answer(*context, Right::kProbe, [&] { response->set_live(served_.live()); });
 }
 
 KserveService::Reactor* KserveService::ServerReady(Context* context,
                                                    const inference::ServerReadyRequest* /*request*/,
                                                    inference::ServerReadyResponse* response) {
-  return answer(*context, [&] { response->set_ready(served_.ready()); });
+  return answer(*context, Right::kProbe, [&] { response->set_ready(served_.ready()); });
 }
 
 KserveService::Reactor* KserveService::ModelReady(Context* context,
                                                   const inference::ModelReadyRequest* request,
                                                   inference::ModelReadyResponse* response) {
-  return answer(*context, [&] {
-    (void)model_metadata(served_, request->name(), request->version());
-    response->set_ready(served_.model_ready(request->name()));
+  return answer(*context, Right::kUse, [&] {
+    response->set_ready(served_.model_ready(request->name(), request->version()));
   });
 }
 
 KserveService::Reactor* KserveService::ServerMetadata(
     Context* context, const inference::ServerMetadataRequest* /*request*/,
     inference::ServerMetadataResponse* response) {
-  return answer(*context, [&] {
+  return answer(*context, Right::kUse, [&] {
     response->set_name(kServerName);
     response->set_version(server_version());
     for (const std::string& extension : extensions()) response->add_extensions(extension);
@@ -116,7 +122,7 @@ KserveService::Reactor* KserveService::ServerMetadata(
 KserveService::Reactor* KserveService::ModelMetadata(Context* context,
                                                      const inference::ModelMetadataRequest* request,
                                                      inference::ModelMetadataResponse* response) {
-  return answer(*context, [&] {
+  return answer(*context, Right::kUse, [&] {
     const auto metadata = model_metadata(served_, request->name(), request->version());
     response->set_name(metadata.name);
     response->set_platform(metadata.platform);
@@ -129,7 +135,7 @@ KserveService::Reactor* KserveService::ModelMetadata(Context* context,
 KserveService::Reactor* KserveService::ModelConfig(Context* context,
                                                    const inference::ModelConfigRequest* request,
                                                    inference::ModelConfigResponse* response) {
-  return answer(*context, [&] {
+  return answer(*context, Right::kUse, [&] {
     fill_config(model_metadata(served_, request->name(), request->version()),
                 *response->mutable_config());
   });
@@ -138,7 +144,7 @@ KserveService::Reactor* KserveService::ModelConfig(Context* context,
 KserveService::Reactor* KserveService::ModelStatistics(
     Context* context, const inference::ModelStatisticsRequest* request,
     inference::ModelStatisticsResponse* response) {
-  return answer(*context, [&] {
+  return answer(*context, Right::kUse, [&] {
     for (const auto& entry : model_statistics(served_, request->name(), request->version())) {
       fill(entry, *response->add_model_stats());
     }
@@ -148,7 +154,7 @@ KserveService::Reactor* KserveService::ModelStatistics(
 KserveService::Reactor* KserveService::RepositoryIndex(
     Context* context, const inference::RepositoryIndexRequest* request,
     inference::RepositoryIndexResponse* response) {
-  return answer(*context, [&] {
+  return answer(*context, Right::kUse, [&] {
     for (const auto& entry : repository_index(served_, request->ready())) {
       auto& to = *response->add_models();
       to.set_name(entry.name);
@@ -162,22 +168,18 @@ KserveService::Reactor* KserveService::RepositoryIndex(
 KserveService::Reactor* KserveService::RepositoryModelLoad(
     Context* context, const inference::RepositoryModelLoadRequest* request,
     inference::RepositoryModelLoadResponse* /*response*/) {
-  try {
+  const auto check = [&] {
     for (const auto& [name, value] : request->parameters()) check_load_parameter(name);
-  } catch (const Refusal& refusal) {
-    Reactor* reactor = context->DefaultReactor();
-    reactor->Finish(to_grpc(refusal.status, *context));
-    return reactor;
-  }
-  return run(workers_, *context,
+  };
+  return run(*context, check,
              [this, model = request->model_name()] { return served_.load(model); });
 }
 
 KserveService::Reactor* KserveService::RepositoryModelUnload(
     Context* context, const inference::RepositoryModelUnloadRequest* request,
     inference::RepositoryModelUnloadResponse* /*response*/) {
-  return run(workers_, *context,
-             [this, model = request->model_name()] { return served_.unload(model); });
+  return run(
+      *context, [] {}, [this, model = request->model_name()] { return served_.unload(model); });
 }
 
 }  // namespace sluice::server::api

@@ -1,7 +1,9 @@
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 
+#include "server/api/access.hpp"
 #include "server/api/kserve.grpc.pb.h"
 #include "server/api/workers.hpp"
 #include "server/service/service.hpp"
@@ -12,11 +14,18 @@ namespace sluice::server::api {
 class KserveService final : public inference::GRPCInferenceService::WithGenericMethod_ModelInfer<
                                 inference::GRPCInferenceService::CallbackService> {
  public:
-  KserveService(server::Service& service, Workers& workers) : served_(service), workers_(workers) {}
+  KserveService(server::Service& service, Workers& workers, const Access& access)
+      : served_(service), workers_(workers), access_(access) {}
 
  private:
   using Context = grpc::CallbackServerContext;
   using Reactor = grpc::ServerUnaryReactor;
+
+  /// Answers at once: OK, or the refusal that `fill` throws.
+  Reactor* answer(Context& context, Right right, const std::function<void()>& fill);
+  /// Answers when `act`, which blocks, has ended. `check` may throw a refusal.
+  Reactor* run(Context& context, const std::function<void()>& check,
+               std::function<server::Status()> act);
 
   Reactor* ServerLive(Context* context, const inference::ServerLiveRequest* request,
                       inference::ServerLiveResponse* response) override;
@@ -43,6 +52,7 @@ class KserveService final : public inference::GRPCInferenceService::WithGenericM
 
   server::Service& served_;  // The base class has a Service of its own.
   Workers& workers_;
+  const Access& access_;
 };
 
 }  // namespace sluice::server::api

@@ -281,7 +281,7 @@ Request decode_infer(grpc::ByteBuffer& message, std::uint64_t headers_ns) {
 grpc::ByteBuffer encode_infer(const Echo& echo, const Response& response) {
   inference::ModelInferResponse head;
   head.set_model_name(echo.model);
-  head.set_model_version(echo.version);
+  head.set_model_version(version_of(echo, response));
   head.set_id(echo.id);
   for (const engine::Tensor& output : response.outputs) {
     auto& to = *head.add_outputs();

@@ -18,6 +18,12 @@ struct Refusal {
   return message.size() <= kMost ? message : message.substr(0, kMost) + "...";
 }
 
+/// The status, with this reason if it has none.
+[[nodiscard]] inline Status with_reason(Status status, std::string_view reason) {
+  if (status.reason.empty()) status.reason = reason;
+  return status;
+}
+
 [[noreturn]] inline void refuse(std::string message, Code code = Code::kInvalidArgument) {
   throw Refusal{Status{code, std::move(message), 0}};
 }

@@ -41,10 +41,14 @@ void count_memory(Request& request, ByteBudget::Share share);
 /// The parts of a request that its response repeats.
 struct Echo {
   std::string model;
-  std::string version;  ///< Never empty: the only version of a model is "1".
+  std::string version;  ///< Never empty.
   std::string id;
 };
 
 [[nodiscard]] Echo echo_of(const Request& request);
+/// The version that the response names.
+[[nodiscard]] inline const std::string& version_of(const Echo& echo, const Response& response) {
+  return response.version.empty() ? echo.version : response.version;
+}
 
 }  // namespace sluice::server::api

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 
 #include "base/error.hpp"
@@ -25,8 +26,42 @@ std::string recording_file(const base::Install& install, const std::string& path
   return fs::exists(file) ? file.string() : "";
 }
 
+/// The number that a version's folder or file is named by.
+std::optional<std::uint64_t> version_number(const std::string& name) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  const bool whole = error == std::errc{} && end == name.data() + name.size();
+  if (!whole || number == 0 || name.front() == '0') return std::nullopt;
+  return number;
+}
+
+std::vector<ModelVersion> store_versions(const engine::ModelStore& store, const std::string& path) {
+  std::vector<ModelVersion> found;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(store.folder / path, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const auto number = version_number(name);
+    if (number && fs::exists(entry.path() / "model.json")) {
+      found.push_back({*number, path + "/" + name});
+    }
+  }
+  return found;
+}
+
+std::vector<ModelVersion> recording_versions(const std::string& path) {
+  std::vector<ModelVersion> found;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(path, ignored)) {
+    const auto number = version_number(entry.path().stem().string());
+    if (number && entry.path().extension() == ".json") {
+      found.push_back({*number, entry.path().string()});
+    }
+  }
+  return found;
+}
+
 bool in_store(const engine::ModelStore& store, const std::string& path) {
-  return fs::exists(store.folder / path / "model.json");
+  return fs::exists(store.folder / path / "model.json") || !store_versions(store, path).empty();
 }
 
 [[noreturn]] void no_such_model(const base::Install& install, const engine::ModelStore& store,
@@ -71,6 +106,35 @@ void choose_engines(const base::Install& install, const engine::ModelStore& stor
       no_such_model(install, store, config);
     }
   }
+}
+
+std::vector<ModelVersion> find_versions(const engine::ModelStore& store,
+                                        const ModelConfig& config) {
+  std::vector<ModelVersion> found;
+  if (config.engine == "recording") {
+    if (engine::is_recording_path(config.path)) found = recording_versions(config.path);
+  } else if (config.engine != "dummy") {
+    found = store_versions(store, config.path);
+  }
+  if (found.empty()) return {{1, config.path}};
+  std::sort(found.begin(), found.end(),
+            [](const auto& one, const auto& other) { return one.number < other.number; });
+  return found;
+}
+
+std::optional<ModelConfig> find_model(const base::Install& install, const engine::ModelStore& store,
+                                      const std::string& file, const std::string& name) {
+  std::vector<ModelConfig> found;
+  if (!file.empty()) found = read_config(file);
+  std::erase_if(found, [&](const ModelConfig& config) { return config.name != name; });
+  if (found.empty()) {
+    const bool exists = name == "dummy" || in_store(store, name) ||
+                        fs::exists(install.recordings() / (name + ".json"));
+    if (!exists) return std::nullopt;
+    found = parse_model_list(name);
+  }
+  choose_engines(install, store, found);
+  return found.front();
 }
 
 std::unique_ptr<engine::ServedModel> Engines::make(const ModelConfig& config) const {

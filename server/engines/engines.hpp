@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,20 @@ namespace sluice::server {
 /// this order. Throws base::UsageError, with the command that helps, if there is no such model.
 void choose_engines(const base::Install& install, const engine::ModelStore& store,
                     std::vector<ModelConfig>& models);
+
+/// The versions of a model with a settled engine, in order: the folders `1`, `2`, ... of its folder
+/// in the store, or the files `1.json`, ... of a folder of recordings. A model without such has
+/// version 1.
+[[nodiscard]] std::vector<ModelVersion> find_versions(const engine::ModelStore& store,
+                                                      const ModelConfig& config);
+
+/// A model as the config file has it now, or with default settings where only the store or the
+/// recordings have it. Its engine is settled. Nothing if there is no such model. file: may be
+/// empty. Throws base::UsageError for a mistake in the file.
+[[nodiscard]] std::optional<ModelConfig> find_model(const base::Install& install,
+                                                    const engine::ModelStore& store,
+                                                    const std::string& file,
+                                                    const std::string& name);
 
 /// Makes instances of models with a settled engine. Loads the libraries of engines when they are
 /// needed, and keeps them.

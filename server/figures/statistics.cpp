@@ -1,5 +1,7 @@
 #include "server/figures/statistics.hpp"
 
+#include <array>
+
 #include "base/clock.hpp"
 
 namespace sluice::server {
@@ -42,21 +44,29 @@ std::vector<double> power_bounds(std::size_t max) {
 
 std::string_view to_string(Code code) {
   constexpr std::array<std::string_view, static_cast<std::size_t>(Code::kInternal) + 1> kWords{
-      "ok",          "invalid_argument",   "not_found",
-      "unavailable", "resource_exhausted", "deadline_exceeded",
-      "cancelled",   "unimplemented",      "internal"};
+      "ok",
+      "invalid_argument",
+      "not_found",
+      "unavailable",
+      "resource_exhausted",
+      "deadline_exceeded",
+      "cancelled",
+      "unimplemented",
+      "unauthenticated",
+      "permission_denied",
+      "internal"};
   return kWords.at(static_cast<std::size_t>(code));
 }
 
 Statistics::Statistics(std::size_t batch_size)
-    : queue_(second_bounds()),
+    : batch_size_(batch_size),
+      queue_(second_bounds()),
       compute_(second_bounds()),
       total_(second_bounds()),
       batches_(power_bounds(batch_size)) {}
 
 void Statistics::answered(Code code, std::size_t items, const RequestTimes& times) {
   const std::lock_guard lock(mutex_);
-  ++by_code_.at(static_cast<std::size_t>(code));
   const std::uint64_t total = times.ended_ns - times.arrived_ns;
   if (code != Code::kOk) {
     add(counts_.fail, total);
@@ -88,22 +98,36 @@ ModelStatistics Statistics::read() const {
 }
 
 void Statistics::write(base::MetricsText& out, const All& models) {
-  out.family("sluice_serve_requests_total", "counter", "Requests answered, by result.");
-  for (const auto& [name, statistics] : models) {
-    const std::lock_guard lock(statistics->mutex_);
-    for (std::size_t i = 0; i < statistics->by_code_.size(); ++i) {
-      const std::uint64_t count = statistics->by_code_.at(i);
-      if (count == 0 && i != 0) continue;
-      out.sample({{"model", name}, {"result", std::string(to_string(static_cast<Code>(i)))}},
-                 static_cast<double>(count));
+  const auto counter = [&](std::string_view name, std::string_view help, auto value) {
+    out.family(name, "counter", help);
+    for (const auto& [labels, statistics] : models) {
+      out.sample(labels, static_cast<double>(value(statistics->read())));
     }
-  }
+  };
+  // Triton's names, for dashboards and alert rules that have them.
+  using Counts = ModelStatistics;
+  counter("nv_inference_request_success", "Requests with an answer.",
+          [](const Counts& counts) { return counts.success.count; });
+  counter("nv_inference_request_failure", "Requests of the model without an answer.",
+          [](const Counts& counts) { return counts.fail.count; });
+  counter("nv_inference_count", "Items.",
+          [](const Counts& counts) { return counts.inference_count; });
+  counter("nv_inference_exec_count", "Executions of a batch.",
+          [](const Counts& counts) { return counts.execution_count; });
+  counter("nv_inference_request_duration_us", "From the headers to the answer.",
+          [](const Counts& counts) { return counts.success.ns / 1000; });
+  counter("nv_inference_queue_duration_us", "In the queue.",
+          [](const Counts& counts) { return counts.queue.ns / 1000; });
+  counter("nv_inference_compute_input_duration_us", "Copies of inputs.",
+          [](const Counts& counts) { return counts.compute_input.ns / 1000; });
+  counter("nv_inference_compute_infer_duration_us", "Steps of the model.",
+          [](const Counts& counts) { return counts.compute_infer.ns / 1000; });
   const auto histogram = [&](std::string_view name, std::string_view help,
                              Histogram Statistics::*which) {
     out.family(name, "histogram", help);
-    for (const auto& [model, statistics] : models) {
+    for (const auto& [labels, statistics] : models) {
       const std::lock_guard lock(statistics->mutex_);
-      (statistics->*which).write(out, {{"model", model}});
+      (statistics->*which).write(out, labels);
     }
   };
   histogram("sluice_serve_queue_seconds", "Time of an answered request in the queue.",

@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -57,17 +56,19 @@ class Statistics {
 
   void answered(Code code, std::size_t items, const RequestTimes& times);
   void executed(std::size_t items);
+  /// Whether a model with this batch size can go on with these counts.
+  [[nodiscard]] bool fits(std::size_t batch_size) const { return batch_size == batch_size_; }
 
   [[nodiscard]] ModelStatistics read() const;
 
   /// The families of /metrics, each with the samples of all models.
-  using All = std::vector<std::pair<std::string, const Statistics*>>;
+  using All = std::vector<std::pair<base::MetricsText::Labels, const Statistics*>>;
   static void write(base::MetricsText& out, const All& models);
 
  private:
+  const std::size_t batch_size_;
   mutable std::mutex mutex_;
   ModelStatistics counts_;
-  std::array<std::uint64_t, static_cast<std::size_t>(Code::kInternal) + 1> by_code_{};
   Histogram queue_;
   Histogram compute_;
   Histogram total_;

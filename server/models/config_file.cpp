@@ -5,6 +5,7 @@
 #include <charconv>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <regex>
 #include <set>
@@ -68,6 +69,33 @@ std::string set_preload(ModelConfig& model, const std::string& text) {
   return "";
 }
 
+constexpr std::string_view kLatest = "latest:";
+
+/// The numbers of `1,3`, or nothing if that is no such list.
+std::optional<std::vector<std::uint64_t>> parse_versions(const std::string& text) {
+  std::vector<std::uint64_t> numbers;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    const auto number = parse_number<std::uint64_t>(text.substr(at, comma - at), 1,
+                                                    std::numeric_limits<std::uint64_t>::max());
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
+    at = comma + 1;
+  }
+  return numbers;
+}
+
+std::optional<std::size_t> parse_latest(const std::string& text) {
+  if (!text.starts_with(kLatest)) return std::nullopt;
+  return parse_number<std::size_t>(text.substr(kLatest.size()), 1, 1000);
+}
+
+std::string set_versions(ModelConfig& model, const std::string& text) {
+  model.versions = text;
+  if (text == "all" || parse_latest(text) || parse_versions(text)) return "";
+  return "latest:N, all, or numbers such as 1,3";
+}
+
 constexpr std::size_t kMaxBatch = 4096;
 constexpr std::size_t kMaxWorkers = 64;
 constexpr std::size_t kMaxQueue = 1'000'000;
@@ -90,6 +118,7 @@ const std::vector<Key>& keys() {
       {"blocks", number(&ModelConfig::blocks, std::size_t{0}, kMaxBlocks)},
       {"preload", set_preload},
       {"weights-mb", number(&ModelConfig::weights_mb, std::uint64_t{0}, kMaxWeightsMb)},
+      {"versions", set_versions},
   };
   return all;
 }
@@ -215,6 +244,24 @@ class ConfigReader {
 }  // namespace
 
 std::vector<ModelConfig> read_config(const std::string& file) { return ConfigReader(file).read(); }
+
+std::vector<ModelVersion> chosen_versions(const std::string& policy,
+                                          std::vector<ModelVersion> found) {
+  if (const auto latest = parse_latest(policy)) {
+    const std::size_t kept = std::min(*latest, found.size());
+    found.erase(found.begin(), found.end() - static_cast<std::ptrdiff_t>(kept));
+  } else if (const auto numbers = parse_versions(policy)) {
+    std::erase_if(found, [&](const ModelVersion& version) {
+      return std::count(numbers->begin(), numbers->end(), version.number) == 0;
+    });
+  }
+  return found;
+}
+
+bool is_model_name(const std::string& name) {
+  const auto named = parse_name(name);
+  return named && named->name == name;
+}
 
 std::vector<ModelConfig> parse_model_list(const std::string& list) {
   std::vector<ModelConfig> models;

@@ -22,7 +22,22 @@ struct ModelConfig {
   std::size_t blocks = 0;          ///< 0: whole.
   bool preload = true;             ///< Load at start. Else at the first load request.
   std::uint64_t weights_mb = 0;    ///< Of a recording, which has none of its own. MiB.
+  std::uint64_t version = 1;       ///< Of a loaded model.
+  std::string versions = "latest:1";  ///< latest:N, all, or numbers: those that are served.
 };
+
+/// A version of a model.
+struct ModelVersion {
+  std::uint64_t number = 1;
+  std::string path;  ///< As ModelConfig::path.
+};
+
+/// Those of `found`, which is in order, that ModelConfig::versions names.
+[[nodiscard]] std::vector<ModelVersion> chosen_versions(const std::string& policy,
+                                                        std::vector<ModelVersion> found);
+
+/// Whether `name` may name a model.
+[[nodiscard]] bool is_model_name(const std::string& name);
 
 /// Reads a config file: a line that is not indented names a model, and indented `key value` lines
 /// follow. `name[n]` gives name, name-1, ... name-(n-1). `#` begins a comment. Throws

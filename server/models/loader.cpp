@@ -33,8 +33,9 @@ class MeasuringJob {
 
 }  // namespace
 
-std::shared_ptr<Model> load_model(const ModelConfig& config, const MakeInstance& make) {
-  auto model = std::make_shared<Model>(config);
+std::shared_ptr<Model> load_model(const ModelConfig& config, const MakeInstance& make,
+                                  std::shared_ptr<Statistics> statistics) {
+  auto model = std::make_shared<Model>(config, std::move(statistics));
   for (std::size_t i = 0; i < config.num_worker; ++i) {
     auto instance = std::make_unique<Model::Instance>();
     instance->served = make(config);

@@ -21,8 +21,11 @@ struct Model {
     std::size_t executions = 0;  ///< That have begun. For the dispatcher.
   };
 
-  explicit Model(ModelConfig the_config)
-      : config(std::move(the_config)), statistics(config.batch_size) {}
+  /// the_statistics: null for new ones.
+  explicit Model(ModelConfig the_config, std::shared_ptr<Statistics> the_statistics = nullptr)
+      : config(std::move(the_config)),
+        statistics(the_statistics ? std::move(the_statistics)
+                                  : std::make_shared<Statistics>(config.batch_size)) {}
 
   [[nodiscard]] engine::ServedModel& served() const { return *instances.front()->served; }
 
@@ -32,7 +35,7 @@ struct Model {
   std::vector<std::unique_ptr<Instance>> instances;
   Limits limits;
   Timing timing;  ///< Used by the loader, and then only by the dispatcher.
-  Statistics statistics;
+  const std::shared_ptr<Statistics> statistics;
   std::atomic<std::size_t> waiting{0};  ///< Requests that have not begun.
 };
 

@@ -50,18 +50,62 @@ void add_model_options(CLI::App& app, ServeOptions& options, Text& text) {
   base::add_session_option(app, options.session);
 }
 
+/// The options of one address, by their names.
+void add_address(CLI::App& app, AddressOptions& address, const std::string& listen,
+                 const std::string& grpc, const std::string& http, const std::string& token,
+                 const std::string& help) {
+  app.add_option(listen, address.listen, help)->capture_default_str()->type_name("ADDRESS");
+  app.add_option(grpc, address.grpc_port, "Its port of gRPC; 0: any free one")
+      ->capture_default_str()
+      ->type_name("PORT")
+      ->check(base::whole_number(0, 65535));
+  app.add_option(http, address.http_port, "Its port of HTTP; 0: any free one")
+      ->capture_default_str()
+      ->type_name("PORT")
+      ->check(base::whole_number(0, 65535));
+  app.add_option(token, address.token_file,
+                 "Its calls need one of the tokens of this file, one a line, as `Authorization: "
+                 "Bearer TOKEN`; not the health probes")
+      ->type_name("FILE");
+}
+
+void add_access_options(CLI::App& app, ServeOptions& options) {
+  add_address(app, options.data, "--listen", "-p,--port", "--http", "--token-file",
+              "Where requests come in: an IP address, a host name, or unix:FOLDER for sockets");
+  add_address(app, options.control, "--control", "--control-port", "--control-http",
+              "--control-token-file",
+              "Where calls that change the server come in (load, unload, scheduler, training, "
+              "shutdown), in the same forms; else nowhere");
+  app.add_flag("--allow-control", options.allow_control,
+               "Take the calls that change the server at --listen, too");
+  auto* certificate =
+      app.add_option("--tls-cert", options.tls.certificate,
+                     "Speak TLS, but not on unix sockets: the certificate and its chain (PEM)")
+          ->type_name("FILE");
+  auto* key = app.add_option("--tls-key", options.tls.key, "The key of --tls-cert (PEM)")
+                  ->type_name("FILE");
+  certificate->needs(key);
+  key->needs(certificate);
+  app.add_option("--tls-client-ca", options.tls.client_ca,
+                 "Clients need a certificate that one of these has signed (PEM)")
+      ->type_name("FILE")
+      ->needs(certificate);
+}
+
 void add_network_options(CLI::App& app, ServeOptions& options) {
-  app.add_option("--listen", options.listen, "The address to listen on; there is no TLS")
+  add_access_options(app, options);
+  app.add_option(
+         "--max-connections", options.max_connections,
+         "HTTP connections; for a new one, one that has been idle for 5 s is closed, or the "
+         "new one is refused")
       ->capture_default_str()
-      ->type_name("ADDRESS");
-  app.add_option("-p,--port", options.grpc_port, "Port of gRPC; 0: any free one")
+      ->type_name("N")
+      ->check(base::whole_number(1, 1 << 20));
+  app.add_option("--max-connection-age-s", options.max_connection_age_s,
+                 "Tell gRPC clients to connect again after so long; 0: never")
       ->capture_default_str()
-      ->type_name("PORT")
-      ->check(base::whole_number(0, 65535));
-  app.add_option("--http", options.http_port, "Port of HTTP; 0: any free one")
-      ->capture_default_str()
-      ->type_name("PORT")
-      ->check(base::whole_number(0, 65535));
+      ->type_name("S")
+      ->check(base::number(0, 1e6));
   app.add_option("--max-request-mb", options.max_request_mb,
                  "A larger request is refused, and one of more than half of --max-queue-mb")
       ->capture_default_str()
@@ -101,8 +145,19 @@ void add_queue_options(CLI::App& app, ServeOptions& options, Text& text) {
   app.add_option("--records", options.server.records_file,
                  "Write a JSON line for each request (docs/reference/server-files.md)")
       ->type_name("FILE");
+  app.add_option(
+         "--access-log", options.server.access_log,
+         "Write a JSON line for each request for inference, also for those that are refused "
+         "at once")
+      ->type_name("FILE");
+  app.add_option("--drain-delay-s", options.drain_delay_s,
+                 "At SIGTERM, how long the server says that it is not ready, and answers all the "
+                 "same, before it takes no more connections")
+      ->capture_default_str()
+      ->type_name("S")
+      ->check(base::number(0, 86400));
   app.add_option("--drain-s", options.server.drain_s,
-                 "At SIGTERM, how long queued requests may take to finish")
+                 "At SIGTERM, how long the server goes on in all to answer requests")
       ->capture_default_str()
       ->type_name("S")
       ->check(base::number(0, 86400));
@@ -166,12 +221,20 @@ std::optional<int> parse_serve_options(int argc, char** argv, ServeOptions& opti
       "  sluice serve --config models/config --store models --listen 0.0.0.0\n"
       "  sluice serve --models resnet50_b1 --gpu sim\n"
       "  sluice serve --config models/config --cuda-memory-pool-gb 13.5 --cold-cache-gb 2\n"
-      "  sluice serve --models resnet50 --train-store train -m task-switch-l1\n"
+      "  sluice serve --models resnet50 --train-store train -m task-switch-l1 --control "
+      "unix:control\n"
       "  curl -s localhost:8081/v2/models/resnet50");
   if (const auto exit_code = base::parse(app, argc, argv)) return exit_code;
   if (text.models.empty() && text.config.empty()) {
     throw base::UsageError("no models: give --models LIST or --config FILE");
   }
+  const bool control = options.allow_control || !options.control.listen.empty();
+  if (!options.train.store.empty() && !control) {
+    throw base::UsageError(
+        "--train-store: no client can start a job; give --control ADDRESS, or --allow-control to "
+        "take control calls from everybody who reaches --listen");
+  }
+  options.config_file = text.config;
   options.models = text.config.empty() ? parse_model_list(text.models) : read_config(text.config);
   options.server.dispatcher.policy = *scheduler::parse_policy(text.scheduler);
   options.train.mode = *training::parse_mode(text.mode);

@@ -21,16 +21,36 @@ struct TrainOptions {
   double wedged_s = 10;
 };
 
+/// Where a server takes calls, and from whom.
+struct AddressOptions {
+  std::string listen;
+  std::uint16_t grpc_port = 0;
+  std::uint16_t http_port = 0;
+  std::string token_file;  ///< Empty: no token is needed.
+};
+
+/// Files. Empty: no TLS.
+struct TlsOptions {
+  std::string certificate;
+  std::string key;
+  std::string client_ca;
+};
+
 /// The command line of `sluice serve`.
 struct ServeOptions {
   ServerOptions server;
   MemoryOptions memory;
   TrainOptions train;
   std::vector<ModelConfig> models;
-  std::string store;  ///< The model store; empty: the user's.
-  std::string listen = "127.0.0.1";
-  std::uint16_t grpc_port = 8080;
-  std::uint16_t http_port = 8081;
+  std::string store;        ///< The model store; empty: the user's.
+  std::string config_file;  ///< Empty: --models.
+  AddressOptions data{"127.0.0.1", 8080, 8081, {}};
+  AddressOptions control{"", 8082, 8083, {}};  ///< Of control calls. Empty: none.
+  bool allow_control = false;                  ///< Control calls also at the data address.
+  TlsOptions tls;                              ///< Of both, but not of unix sockets.
+  std::size_t max_connections = 8192;
+  double max_connection_age_s = 0;
+  double drain_delay_s = 5;
   base::GpuChoice gpu = base::GpuChoice::kAuto;
   int device = 0;
   std::string session = base::default_session();

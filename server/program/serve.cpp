@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -10,12 +11,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
 #include "base/clock.hpp"
 #include "base/signal_fd.hpp"
+#include "server/api/address.hpp"
 #include "server/api/grpc_server.hpp"
 #include "server/api/http_server.hpp"
 #include "server/memory/memory_options.hpp"
@@ -138,6 +141,12 @@ ServerOptions server_options(const ServeOptions& all, Place place, const Engines
   options.device = place == Place::kRealGpu        ? "gpu"
                    : place == Place::kSimulatedGpu ? "simulated"
                                                    : "cpu";
+  const base::Install install = base::Install::of_this_program();
+  const engine::ModelStore store = engine::model_store(all.store);
+  options.find_model = [install, store, file = all.config_file](const std::string& name) {
+    return find_model(install, store, file, name);
+  };
+  options.find_versions = [store](const ModelConfig& model) { return find_versions(store, model); };
   return options;
 }
 
@@ -150,11 +159,76 @@ std::size_t max_request_bytes(const ServeOptions& options) {
   return std::min(options.max_request_mb << 20, max_arriving_bytes(options));
 }
 
-api::HttpOptions http_options(const ServeOptions& options) {
-  api::HttpOptions http{options.listen, options.http_port, max_request_bytes(options),
-                        max_arriving_bytes(options)};
-  http.body_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.body_s * 1000));
-  return http;
+/// The rights and the certificate at one address.
+struct Door {
+  api::Access access;
+  api::Tls tls;
+};
+
+Door door_of(const ServeOptions& options, const AddressOptions& address, bool control) {
+  Door door;
+  door.access.control = control;
+  if (!address.token_file.empty()) door.access.tokens = api::read_tokens(address.token_file);
+  // The kernel knows who is at the other end of a unix socket.
+  if (!options.tls.certificate.empty() && !api::is_unix(address.listen)) {
+    door.tls = api::read_tls(options.tls.certificate, options.tls.key, options.tls.client_ca);
+  }
+  return door;
+}
+
+milliseconds to_ms(double seconds) {
+  return milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+/// Both protocols at one address.
+struct Front {
+  Front(Server& server, const ServeOptions& options, const AddressOptions& address, bool control)
+      : Front(server, options, address, door_of(options, address, control)) {}
+
+  [[nodiscard]] std::string grpc_text() const { return text(grpc.port(), "grpc"); }
+  [[nodiscard]] std::string http_text() const { return text(http.port(), "http"); }
+
+  const std::string listen;
+  api::GrpcServer grpc;
+  api::HttpServer http;
+
+ private:
+  Front(Server& server, const ServeOptions& options, const AddressOptions& address, Door door)
+      : listen(address.listen),
+        grpc(server, grpc_options(options, address, door)),
+        http(server, http_options(options, address, door)) {}
+
+  static api::GrpcServer::Options grpc_options(const ServeOptions& options,
+                                               const AddressOptions& address, const Door& door) {
+    api::GrpcServer::Options grpc{address.listen, address.grpc_port, max_request_bytes(options),
+                                  max_arriving_bytes(options)};
+    grpc.max_connection_age = to_ms(options.max_connection_age_s);
+    grpc.access = door.access;
+    grpc.tls = door.tls;
+    return grpc;
+  }
+  static api::HttpOptions http_options(const ServeOptions& options, const AddressOptions& address,
+                                       const Door& door) {
+    api::HttpOptions http{address.listen, address.http_port, max_request_bytes(options),
+                          max_arriving_bytes(options)};
+    http.body_timeout = to_ms(options.body_s);
+    http.max_connections = options.max_connections;
+    http.access = door.access;
+    http.tls = door.tls;
+    return http;
+  }
+
+  [[nodiscard]] std::string text(int port, const char* name) const {
+    return api::is_unix(listen) ? listen + "/" + name : fmt::format("{}:{}", listen, port);
+  }
+};
+
+/// Each connection has a descriptor, and the usual limit of 1024 is that of programs with select().
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
 }
 
 /// The life of a server: loading, serving, draining.
@@ -180,9 +254,9 @@ class Life {
                 {&training_, options.profile.empty() ? nullptr : &profile_.emplace([this] {
                    return training_.memory_use();
                  })}),
-        grpc_(server_, {options.listen, options.grpc_port, max_request_bytes(options),
-                        max_arriving_bytes(options)}),
-        http_(server_, http_options(options)) {}
+        data_(server_, options, options.data, options.allow_control) {
+    if (!options.control.listen.empty()) control_.emplace(server_, options, options.control, true);
+  }
 
   int run() {
     if (options_.max_live_minutes > 0) {
@@ -202,6 +276,8 @@ class Life {
 
  private:
   using Kind = Events::Kind;
+  /// For calls that end when they are told to.
+  static constexpr milliseconds kGrace{1000};
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
   void start(void (Life::*work)()) {
@@ -219,10 +295,31 @@ class Life {
     }
   }
 
+  /// First those who send requests learn that they should go elsewhere. Then open connections have
+  /// their last requests answered. An update of a service then loses none.
   void drain() {
-    const bool all = server_.drain();
-    training_.stop();
+    const auto now = std::chrono::steady_clock::now();
+    const auto until = now + to_ms(options_.server.drain_s);
+    server_.leave();
+    for (Front* const front : fronts()) front->http.leave();
+    std::this_thread::sleep_until(std::min(now + to_ms(drain_delay_s_), until));
+    training_.stop();  // Its calls last as long as their jobs.
+    std::vector<std::future<void>> ends;
+    for (Front* const front : fronts()) {
+      ends.push_back(std::async(std::launch::async, [=] { front->grpc.finish(until); }));
+      ends.push_back(std::async(std::launch::async, [=] { front->http.finish(until); }));
+    }
+    for (const auto& end : ends) end.wait_until(until);
+    const auto left = std::chrono::nanoseconds(until - std::chrono::steady_clock::now()).count();
+    const bool all = server_.drain(base::monotonic_ns() +
+                                   static_cast<std::uint64_t>(std::max<std::int64_t>(left, 0)));
     events_.add(all ? Kind::kDrained : Kind::kDrainedInPart);
+  }
+
+  [[nodiscard]] std::vector<Front*> fronts() {
+    std::vector<Front*> all{&data_};
+    if (control_) all.push_back(&*control_);
+    return all;
   }
 
   /// A lost context has a code of its own: the service manager must learn of it.
@@ -261,7 +358,9 @@ class Life {
       std::fflush(nullptr);
       _exit(kSignalled + signal);
     }
-    begin_drain(fmt::format("{}: finishes queued requests, for at most {:g} s",
+    // Somebody waits for the end after Ctrl-C, and balancers need the delay only after SIGTERM.
+    if (signal == SIGTERM) drain_delay_s_ = options_.drain_delay_s;
+    begin_drain(fmt::format("{}: finishes the requests of its clients, for at most {:g} s",
                             signal == SIGINT ? "Ctrl-C" : "SIGTERM", options_.server.drain_s));
   }
 
@@ -280,15 +379,24 @@ class Life {
 
   void say_ready() {
     if (options_.json) {
-      const nlohmann::json line{{"listen", options_.listen},
-                                {"grpc_port", grpc_.port()},
-                                {"http_port", http_.port()},
-                                {"scheduler", server_.scheduler()},
-                                {"pid", getpid()}};
+      nlohmann::json line{{"listen", options_.data.listen},
+                          {"grpc_port", data_.grpc.port()},
+                          {"http_port", data_.http.port()},
+                          {"scheduler", server_.scheduler()},
+                          {"pid", getpid()}};
+      if (control_) {
+        line["control"] = {{"listen", control_->listen},
+                           {"grpc_port", control_->grpc.port()},
+                           {"http_port", control_->http.port()}};
+      }
       std::printf("%s\n", line.dump().c_str());
     } else {
-      std::printf("ready: gRPC %s:%d, HTTP %s:%d, scheduler %s\n", options_.listen.c_str(),
-                  grpc_.port(), options_.listen.c_str(), http_.port(), server_.scheduler().c_str());
+      const std::string control = control_
+                                      ? fmt::format(", control gRPC {}, HTTP {}",
+                                                    control_->grpc_text(), control_->http_text())
+                                      : "";
+      std::printf("ready: gRPC %s, HTTP %s, scheduler %s%s\n", data_.grpc_text().c_str(),
+                  data_.http_text().c_str(), server_.scheduler().c_str(), control.c_str());
     }
     std::fflush(stdout);
   }
@@ -303,7 +411,6 @@ class Life {
   }
 
   void finish() {
-    static constexpr milliseconds kGrace{1000};
     if (*exit_code_ == base::kExitFine) training_.stop();
     write_profile();
     // A call that loads a model, or a step that never ends, must not keep the process.
@@ -312,8 +419,10 @@ class Life {
       std::fflush(nullptr);
       _exit(code);
     }).detach();
-    grpc_.stop(kGrace);
-    http_.stop(kGrace);
+    for (Front* const front : fronts()) {
+      front->grpc.stop(kGrace);
+      front->http.stop(kGrace);
+    }
     if (*exit_code_ == kExitContextLost || *exit_code_ == base::kExitFailed) {
       // Neither an unusable device nor a step that does not end can be taken down in order.
       std::fflush(nullptr);
@@ -329,17 +438,21 @@ class Life {
   training::Training training_;
   std::optional<Profile> profile_;  // reads training_
   Server server_;
-  api::GrpcServer grpc_;
-  api::HttpServer http_;
+  Front data_;
+  std::optional<Front> control_;
   std::thread worker_;
   bool loaded_ = false;
   bool draining_ = false;
+  double drain_delay_s_ = 0;
   std::uint64_t end_ns_ = kNever;
   std::optional<int> exit_code_;
 };
 
 }  // namespace
 
-int serve(const ServeOptions& options, Place place) { return Life(options, place).run(); }
+int serve(const ServeOptions& options, Place place) {
+  raise_descriptor_limit();
+  return Life(options, place).run();
+}
 
 }  // namespace sluice::server

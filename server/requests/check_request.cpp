@@ -11,7 +11,9 @@ namespace {
 using engine::Tensor;
 using engine::TensorSpec;
 
-Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
+Status invalid(std::string message) {
+  return {Code::kInvalidArgument, std::move(message), 0, "unfit"};
+}
 
 std::string names_of(const std::vector<TensorSpec>& specs) {
   std::vector<std::string_view> names;

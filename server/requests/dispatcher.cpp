@@ -27,8 +27,10 @@ std::uint64_t bytes_of(const std::vector<engine::Tensor>& tensors) {
 }
 
 Response response_for(const Pending& pending, const std::vector<engine::Tensor>& outputs,
-                      std::size_t first, const std::shared_ptr<const void>& storage) {
+                      std::size_t first, const std::shared_ptr<const void>& storage,
+                      std::uint64_t version) {
   Response response;
+  response.version = std::to_string(version);
   response.storage = storage;
   const auto& wanted = pending.request.outputs;
   for (const engine::Tensor& output : outputs) {
@@ -74,7 +76,7 @@ Dispatcher::~Dispatcher() {
   host_->stop();
   for (const Message& message : messages_) message();
   for (auto& [task, execution] : executions_) {
-    finish(*execution, {Code::kUnavailable, "the server is shutting down"});
+    finish(*execution, {Code::kUnavailable, "the server is shutting down", 0, "draining"});
   }
 }
 
@@ -134,7 +136,7 @@ void Dispatcher::cancel(std::uint64_t request) {
                                     [&](const Pending& pending) { return pending.id == request; });
       if (!here) continue;
       drop(*execution, [&](const Pending& pending) { return pending.id == request; },
-           {Code::kCancelled, "the client is gone"});
+           {Code::kCancelled, "the client is gone", 0, "client"});
       return remove_if_unwanted(task);
     }
   });
@@ -148,7 +150,7 @@ void Dispatcher::drop_overdue(std::uint64_t now) {
   }
   for (const std::uint64_t task : tasks) {
     drop(*executions_.at(task), [&](const Pending& pending) { return pending.deadline_ns <= now; },
-         {Code::kDeadlineExceeded, "the deadline passed in the queue"});
+         {Code::kDeadlineExceeded, "the deadline passed in the queue", 0, "deadline"});
     remove_if_unwanted(task);
   }
 }
@@ -239,7 +241,7 @@ void Dispatcher::start(const scheduler::Step& step) {
     execution.begun = true;
     Model& model = *execution.model;
     model.waiting.fetch_sub(execution.requests.size());
-    model.statistics.executed(execution.items);
+    model.statistics->executed(execution.items);
     execution.instance = least_used(model);
     ++execution.instance->executions;
     execution.begun_ns = now;
@@ -303,7 +305,9 @@ void Dispatcher::finish(Execution& execution, Status status) {
   for (Pending& pending : execution.requests) {
     if (pending.done) {
       answer(execution, pending, status,
-             status.ok() ? response_for(pending, outputs, first, storage) : Response{});
+             status.ok()
+                 ? response_for(pending, outputs, first, storage, execution.model->config.version)
+                 : Response{});
     }
     first += pending.items;
   }
@@ -357,11 +361,29 @@ void Dispatcher::remove_model(const std::shared_ptr<Model>& model) {
   bool left = true;
   const auto poll = [&] {
     drop_executions([&](const Execution& each) { return each.model == model && !each.begun; },
-                    {Code::kUnavailable, "the model is being unloaded"});
+                    {Code::kUnavailable, "the model is being unloaded", 0, "not_loaded"});
     left = std::ranges::any_of(executions_,
                                [&](const auto& entry) { return entry.second->model == model; });
     model->removed = true;
     if (!left) queue_.remove_model(model->id);
+  };
+  while (true) {
+    post_and_wait(poll);
+    if (!left) return;
+    host_->pause();
+  }
+}
+
+void Dispatcher::retire_model(const std::shared_ptr<Model>& model) {
+  bool left = true;
+  const auto poll = [&] {
+    // Who holds the model may still submit a request for it. New holders cannot come.
+    left = model.use_count() > 1 || std::ranges::any_of(executions_, [&](const auto& entry) {
+             return entry.second->model == model;
+           });
+    if (left) return;
+    model->removed = true;
+    queue_.remove_model(model->id);
   };
   while (true) {
     post_and_wait(poll);

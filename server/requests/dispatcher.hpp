@@ -61,6 +61,9 @@ class Dispatcher {
   void add_model(const std::shared_ptr<Model>& model);
   /// Returns when the model's requests are answered: those that have not begun as unavailable.
   void remove_model(const std::shared_ptr<Model>& model);
+  /// Returns when the model's requests are answered, those that wait too. The caller has the only
+  /// reference to the model but those of requests.
+  void retire_model(const std::shared_ptr<Model>& model);
   /// Answers all requests that wait, and those that run at the end of their step.
   void fail_all(const Status& status);
   /// Returns true when nothing is left, or false at `until_ns`.

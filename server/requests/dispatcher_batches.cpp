@@ -55,7 +55,7 @@ void Dispatcher::accept(std::shared_ptr<Model> model, Pending pending) {
     joins = nullptr;
     status = admit(*model, pending, joins, now);
   }
-  if (model->removed) status = {Code::kUnavailable, "the model has been unloaded"};
+  if (model->removed) status = {Code::kUnavailable, "the model has been unloaded", 0, "not_loaded"};
   if (!status.ok()) {
     Execution refused;
     refused.model = std::move(model);
@@ -121,7 +121,8 @@ Status Dispatcher::admit(const scheduler::Task& task, std::uint64_t deadline,
   if (deadline == kNoDeadline) return {};
   if (now >= deadline) {
     if (run_late_) return {};
-    return {Code::kDeadlineExceeded, "the deadline had passed when the request was read"};
+    return {Code::kDeadlineExceeded, "the deadline had passed when the request was read", 0,
+            "deadline"};
   }
   if (admit_factor_ <= 0 || executions_.empty()) return {};
   std::uint64_t needed_ns = queue_.completion_ns(task, now);
@@ -132,7 +133,7 @@ Status Dispatcher::admit(const scheduler::Task& task, std::uint64_t deadline,
   return {Code::kResourceExhausted,
           fmt::format("the deadline is in {:.1f} ms, but the answer would take {:.1f} ms",
                       left_ns / 1e6, static_cast<double>(needed_ns) / 1e6),
-          late_ns / 1e6};
+          late_ns / 1e6, "deadline"};
 }
 
 void Dispatcher::begin_batch(std::shared_ptr<Model> model, Pending pending, std::uint64_t now) {

@@ -48,7 +48,8 @@ void Dispatcher::weights_will_not_come(std::uint32_t model, const std::string& e
       std::ranges::find_if(executions_, [&](const auto& entry) { return waits(*entry.second); });
   if (first == executions_.end()) return;
   const std::string& name = first->second->model->config.name;
-  drop_executions(waits, {Code::kResourceExhausted, fmt::format("model '{}': {}", name, error)});
+  drop_executions(waits, {Code::kResourceExhausted, fmt::format("model '{}': {}", name, error), 0,
+                          "device_memory"});
 }
 
 }  // namespace sluice::server

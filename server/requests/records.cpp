@@ -56,6 +56,7 @@ nlohmann::ordered_json record_of(const Execution& execution, const Pending& pend
       {"announced_us", static_cast<double>(pending.announced_ns) / 1e3},
       {"cold_ms", ms(execution.cold_ns)},
       {"result", to_string(status.code)},
+      {"traceparent", pending.request.trace},
       {"deadline_ms", nullptr},
   };
   if (has_deadline) {

@@ -1,10 +1,12 @@
 #include "server/requests/server.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sluice/sluice.h>
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -52,7 +54,8 @@ Server::Server(const ServerOptions& options, std::vector<ModelConfig> models, Ma
       memory_(options.max_queued_bytes),
       announcer_(options.announce, options.jobs),
       records_(options.records_file, std::string(to_string(options.dispatcher.policy)),
-               options.device) {
+               options.device),
+      outcomes_(options.access_log) {
   for (ModelConfig& config : models) {
     const std::string name = config.name;
     entries_[name].config = std::move(config);
@@ -98,15 +101,25 @@ void Server::start_residency() {
 
 /// No step can run any more, and no weights come: nobody else would answer what waits.
 void Server::context_lost(const std::string& why) {
-  ready_ = false;
+  state_ = State::kEnded;
   dispatcher_->fail_all({Code::kInternal, why});
   events_.context_lost(why);
 }
 
-bool Server::drain() {
-  ready_ = false;
-  const auto limit_ns = static_cast<std::uint64_t>(options_.drain_s * 1e9);
-  return dispatcher_->drain(base::monotonic_ns() + limit_ns);
+bool Server::ready() const {
+  if (state_ != State::kServing) return false;
+  const std::shared_lock lock(mutex_);
+  return std::ranges::none_of(entries_, [](const auto& entry) { return entry.second.failed; });
+}
+
+void Server::leave() {
+  State serving = State::kServing;
+  state_.compare_exchange_strong(serving, State::kLeaving);
+}
+
+bool Server::drain(std::uint64_t until_ns) {
+  state_ = State::kEnded;
+  return dispatcher_->drain(until_ns);
 }
 
 std::uint64_t Server::headers(const std::string& model, std::uint64_t bytes) {
@@ -128,7 +141,7 @@ const ModelConfig* Server::config_of(const std::string& model) const {
 const ModelConfig* Server::only_model() const {
   const ModelConfig* only = nullptr;
   for (const auto& [name, entry] : entries_) {
-    if (!entry.model) continue;
+    if (entry.loaded() == nullptr) continue;
     if (only != nullptr) return nullptr;
     only = &entry.config;
   }
@@ -136,6 +149,13 @@ const ModelConfig* Server::only_model() const {
 }
 
 void Server::forget(std::uint64_t announced) { announcer_.forget(announced); }
+
+const Server::Version* Server::Entry::loaded() const {
+  for (auto each = versions.rbegin(); each != versions.rend(); ++each) {
+    if (each->second.state == "READY") return &each->second;
+  }
+  return nullptr;
+}
 
 Server::Entry* Server::entry_of(const std::string& name) {
   const std::shared_lock lock(mutex_);
@@ -146,25 +166,50 @@ Server::Entry* Server::entry_of(const std::string& name) {
 Status Server::no_model(const std::string& name) const {
   constexpr std::size_t kLongest = 128;
   if (name.size() > kLongest) {
-    return {Code::kNotFound, fmt::format("unknown model '{}...'", name.substr(0, kLongest))};
+    return {Code::kNotFound, fmt::format("unknown model '{}...'", name.substr(0, kLongest)), 0,
+            "unknown_model"};
   }
   std::vector<std::string> names;
   for (const auto& [known, entry] : entries_) names.push_back(known);
   return {Code::kNotFound,
-          fmt::format("unknown model '{}'{}", name, base::did_you_mean(name, names))};
+          fmt::format("unknown model '{}'{}", name, base::did_you_mean(name, names)), 0,
+          "unknown_model"};
 }
 
 /// The loaded model, or null and the reason.
-std::shared_ptr<Model> Server::find(const std::string& name, Status& status) const {
+std::shared_ptr<Model> Server::find(const std::string& name, const std::string& version,
+                                    Status& status) const {
   const std::shared_lock lock(mutex_);
   const auto found = entries_.find(name);
   if (found == entries_.end()) {
     status = no_model(name);
-  } else if (found->second.state != "READY") {
-    status = {Code::kUnavailable,
-              fmt::format("model '{}' is {}: {}", name, found->second.state, found->second.reason)};
+    return nullptr;
   }
-  return status.ok() ? found->second.model : nullptr;
+  const Entry& entry = found->second;
+  const Version* chosen = entry.loaded();
+  if (!version.empty()) {
+    const auto same = std::ranges::find_if(
+        entry.versions, [&](const auto& each) { return std::to_string(each.first) == version; });
+    if (same == entry.versions.end()) {
+      constexpr std::size_t kLongest = 32;
+      status = {
+          Code::kNotFound,
+          fmt::format("model '{}' has no version '{}', only {}", name, version.substr(0, kLongest),
+                      fmt::join(std::views::keys(entry.versions), ", ")),
+          0, "version"};
+      return nullptr;
+    }
+    chosen = &same->second;
+  } else if (chosen == nullptr && !entry.versions.empty()) {
+    chosen = &entry.versions.rbegin()->second;
+  }
+  if (chosen != nullptr && chosen->state == "READY") return chosen->model;
+  const Version never;
+  if (chosen == nullptr) chosen = &never;
+  status = {Code::kUnavailable,
+            fmt::format("model '{}' is {}: {}", name, chosen->state, chosen->reason), 0,
+            "not_loaded"};
+  return nullptr;
 }
 
 /// Whether there is room for one more request. Counts it if so.
@@ -174,15 +219,16 @@ Status Server::accept(Model& model, std::size_t items) {
   model.waiting.fetch_sub(1);
   return {Code::kResourceExhausted,
           fmt::format("model '{}': {} requests wait already (max-queue)", model.config.name, limit),
-          static_cast<double>(model.limits.ns(items)) / 1e6};
+          static_cast<double>(model.limits.ns(items)) / 1e6, "queue"};
 }
 
 /// A refusal before the queue. `model` is null if the request names none that is loaded.
 void Server::refuse(const std::shared_ptr<Model>& model, Pending pending, const Status& status) {
   if (pending.request.announced != 0) announcer_.forget(pending.request.announced);
+  pending.times.queued_ns = pending.times.ended_ns = base::monotonic_ns();
+  count(model, pending, status);
   if (model) {
-    pending.times.queued_ns = pending.times.ended_ns = base::monotonic_ns();
-    model->statistics.answered(status.code, pending.items, pending.times);
+    model->statistics->answered(status.code, pending.items, pending.times);
     Execution none;
     none.model = model;
     records_.write(none, pending, status);
@@ -190,10 +236,27 @@ void Server::refuse(const std::shared_ptr<Model>& model, Pending pending, const 
   pending.done(status, {});
 }
 
+void Server::count(const std::shared_ptr<Model>& model, const Pending& pending,
+                   const Status& status) {
+  const Request& request = pending.request;
+  Outcome outcome{"", "", status.code, status.reason, request.id, request.trace};
+  // A client may name any model; only known names are labels.
+  if (model || entry_of(request.model) != nullptr) outcome.model = request.model;
+  if (model) outcome.version = std::to_string(model->config.version);
+  outcome.ms = static_cast<double>(pending.times.ended_ns - pending.times.arrived_ns) / 1e6;
+  outcomes_.add(outcome);
+}
+
+void Server::refused(const std::string& model, const Status& status) {
+  const bool known = entry_of(model) != nullptr;
+  outcomes_.add({known ? model : "", "", status.code, status.reason, "", ""});
+}
+
 std::shared_ptr<Cancellation> Server::infer(Request request, Done done) {
   Status status;
-  if (!ready_) status = {Code::kUnavailable, "the server is starting or shutting down"};
-  const auto model = status.ok() ? find(request.model, status) : nullptr;
+  if (!answers())
+    status = {Code::kUnavailable, "the server is starting or shutting down", 0, "draining"};
+  const auto model = status.ok() ? find(request.model, request.version, status) : nullptr;
   Pending pending;
   if (model) status = check(*model, request, pending);
   pending.times.arrived_ns = request.headers_ns;
@@ -226,10 +289,6 @@ void Server::stage(Model& model, Request& request) const {
 Status Server::check(Model& model, Request& request, Pending& pending) {
   pending.deadline_ns = deadline_of(request, model.config);
   pending.announced_ns = announcer_.announced_ns(request.announced);
-  if (!request.version.empty() && request.version != kModelVersion) {
-    return {Code::kNotFound, fmt::format("model '{}' has no version '{}', only {}", request.model,
-                                         request.version, kModelVersion)};
-  }
   const Status status =
       check_request(model.served(), model.config.batch_size, request, pending.items);
   if (!status.ok()) return status;
@@ -238,7 +297,8 @@ Status Server::check(Model& model, Request& request, Pending& pending) {
 
 void Server::answered(const Execution& execution, Pending& pending, const Status& status,
                       const Response& response) {
-  execution.model->statistics.answered(status.code, pending.items, pending.times);
+  count(execution.model, pending, status);
+  execution.model->statistics->answered(status.code, pending.items, pending.times);
   records_.write(execution, pending, status);
   if (profile_ != nullptr && status.ok()) {
     const RequestTimes& times = pending.times;
@@ -251,14 +311,16 @@ void Server::answered(const Execution& execution, Pending& pending, const Status
   pending.request.storage.reset();
 }
 
-bool Server::model_ready(const std::string& model) const {
+bool Server::model_ready(const std::string& model, const std::string& version) const {
   Status status;
-  return find(model, status) != nullptr;
+  return find(model, version, status) != nullptr;
 }
 
 void Server::train(const TrainRequest& request, TrainDone done) {
   if (training_ == nullptr) return done({Code::kUnavailable, "this server does not train"});
-  if (!ready_) return done({Code::kUnavailable, "the server is starting or shutting down"});
+  if (state_ != State::kServing) {
+    return done({Code::kUnavailable, "the server is starting or shutting down"});
+  }
   training_->train(request, std::move(done));
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "server/figures/outcomes.hpp"
 #include "server/figures/profile.hpp"
 #include "server/memory/residency.hpp"
 #include "server/models/config_file.hpp"
@@ -24,6 +25,7 @@ namespace sluice::server {
 struct ServerOptions {
   DispatcherOptions dispatcher;
   std::string records_file;                     ///< Empty: none.
+  std::string access_log;                       ///< Empty: none.
   std::string device = "cpu";                   ///< For the records: gpu, simulated or cpu.
   std::uint64_t max_queued_bytes = 1ULL << 30;  ///< Of all requests and unsent responses.
   double drain_s = 30;
@@ -32,10 +34,12 @@ struct ServerOptions {
   /// Weights leave the device for other models and for training. Nothing: they always stay.
   std::optional<memory::ResidencyOptions> memory;
   bool grants = true;  ///< Training is granted memory, and shrunk.
+  /// The configuration of a model as it is now: of the config file, or with default settings where
+  /// only the store has the model. Nothing if neither has it. May throw. Null: as at the start.
+  std::function<std::optional<ModelConfig>(const std::string& name)> find_model;
+  /// The versions of a model that its files have, each with its path. May throw. Null: version 1.
+  std::function<std::vector<ModelVersion>(const ModelConfig&)> find_versions;
 };
-
-/// Each model has one version.
-inline constexpr std::string_view kModelVersion = "1";
 
 /// The server behind its protocols: models, queue, counters.
 class Server : public Service {
@@ -57,18 +61,23 @@ class Server : public Service {
 
   /// Loads the models that are to be preloaded. Throws if one cannot be loaded.
   void preload();
-  /// From now on not ready: new requests are refused, queued ones are answered. Returns true when
-  /// all are answered, or false after ServerOptions::drain_s.
-  [[nodiscard]] bool drain();
+  /// From now on not ready. Requests are still answered.
+  void leave();
+  /// From now on requests are refused, and queued ones are answered. Returns true when all are
+  /// answered, or false at `until_ns`.
+  [[nodiscard]] bool drain(std::uint64_t until_ns);
 
   std::uint64_t headers(const std::string& model, std::uint64_t bytes) override;
   void forget(std::uint64_t announced) override;
   const ByteBudget& memory() const override { return memory_; }
   std::shared_ptr<Cancellation> infer(Request request, Done done) override;
+  void refused(const std::string& model, const Status& status) override;
   bool live() const override { return true; }
-  bool ready() const override { return ready_; }
-  bool model_ready(const std::string& model) const override;
-  std::optional<ModelMetadata> metadata(const std::string& model) const override;
+  /// Not while a model is not served because its load has failed.
+  bool ready() const override;
+  bool model_ready(const std::string& model, const std::string& version) const override;
+  std::optional<ModelMetadata> metadata(const std::string& model,
+                                        const std::string& version) const override;
   std::optional<std::vector<ModelStatistics>> statistics(const std::string& model) const override;
   std::vector<RepositoryEntry> repository() const override;
   Status load(const std::string& model) override;
@@ -84,34 +93,62 @@ class Server : public Service {
   void shut_down() override;
 
  private:
-  /// A model of the configuration, loaded or not.
-  struct Entry {
-    ModelConfig config;
+  enum class State : std::uint8_t { kStarting, kServing, kLeaving, kEnded };
+  /// A version of a model, loaded or not.
+  struct Version {
     std::string state = "UNAVAILABLE";
     std::string reason = "not loaded";
     std::shared_ptr<Model> model;
-    std::mutex changes;  ///< One load or unload of a model at a time.
+    std::shared_ptr<Statistics> statistics;  ///< Those of a model that is loaded again go on.
+  };
+  /// A model that the server knows.
+  struct Entry {
+    ModelConfig config;
+    std::map<std::uint64_t, Version> versions;
+    bool served = false;  ///< Was loaded once.
+    bool failed = false;  ///< Should be served, and cannot be loaded.
+    std::mutex changes;   ///< One load or unload of a model at a time.
+
+    /// The highest version that is loaded, or null.
+    [[nodiscard]] const Version* loaded() const;
   };
   /// The entry, which stays where it is, or null.
   [[nodiscard]] Entry* entry_of(const std::string& name);
+  [[nodiscard]] Entry* entry_for_load(const std::string& name);
+  [[nodiscard]] bool answers() const {
+    return state_ == State::kServing || state_ == State::kLeaving;
+  }
   // Both need mutex_.
   [[nodiscard]] const ModelConfig* config_of(const std::string& model) const;
   [[nodiscard]] const ModelConfig* only_model() const;
   [[nodiscard]] Status no_model(const std::string& name) const;
-  [[nodiscard]] std::shared_ptr<Model> find(const std::string& name, Status& status) const;
+  [[nodiscard]] std::shared_ptr<Model> find(const std::string& name, const std::string& version,
+                                            Status& status) const;
   [[nodiscard]] Status check(Model& model, Request& request, Pending& pending);
   void stage(Model& model, Request& request) const;
   [[nodiscard]] Status accept(Model& model, std::size_t items);
   void refuse(const std::shared_ptr<Model>& model, Pending pending, const Status& status);
+  void count(const std::shared_ptr<Model>& model, const Pending& pending, const Status& status);
   void answered(const Execution& execution, Pending& pending, const Status& status,
                 const Response& response);
-  void set_state(const std::string& name, std::string state, std::string reason,
-                 std::shared_ptr<Model> model);
+  [[nodiscard]] std::vector<ModelVersion> wanted_versions(const ModelConfig& config) const;
+  [[nodiscard]] Status load_version(Entry& entry, const ModelConfig& config,
+                                    const ModelVersion& version);
+  [[nodiscard]] std::shared_ptr<Model> load_beside(const ModelConfig& config,
+                                                   std::shared_ptr<Statistics> statistics);
+  void unload_others(Entry& entry, const std::vector<ModelVersion>& wanted);
+  [[nodiscard]] Status load_failed(Entry& entry, const std::string& why);
+  /// Returns the model that was loaded before.
+  std::shared_ptr<Model> set_state(Version& version, std::string state, std::string reason,
+                                   std::shared_ptr<Model> model);
   void say_target();
   void start_residency();
   void context_lost(const std::string& why);
-  [[nodiscard]] std::shared_ptr<Model> load_with_room(const ModelConfig& config,
-                                                      memory::Residency::Room& room);
+  [[nodiscard]] std::shared_ptr<Model> load_with_room(
+      const ModelConfig& config, memory::Residency::Room& room,
+      const std::shared_ptr<Statistics>& statistics);
+  [[nodiscard]] nlohmann::json status_of(const std::string& name, std::uint64_t number,
+                                         const Version& version) const;
   void write_memory(base::MetricsText& out) const;
 
   ServerOptions options_;
@@ -119,7 +156,7 @@ class Server : public Service {
   Events events_;
   training::Training* training_;
   Profile* profile_;
-  std::atomic<bool> ready_{false};
+  std::atomic<State> state_{State::kStarting};
   std::atomic<std::uint64_t> next_request_{1};
   const ByteBudget memory_;
   mutable std::shared_mutex mutex_;  ///< Guards entries_.
@@ -130,6 +167,7 @@ class Server : public Service {
   std::uint32_t next_model_ = 1;
   Announcer announcer_;
   Records records_;
+  Outcomes outcomes_;
   std::unique_ptr<memory::Residency> residency_;  ///< Null: all weights always stay.
   std::unique_ptr<Dispatcher> dispatcher_;
 };

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "base/error.hpp"
 #include "engine/context_lost.hpp"
@@ -31,86 +32,185 @@ std::string as_text(const std::string& message) {
 
 void Server::preload() {
   std::vector<std::string> names;
-  for (const auto& [name, entry] : entries_) {
-    if (entry.config.preload) names.push_back(name);
+  {
+    // A client may already load another model.
+    const std::shared_lock lock(mutex_);
+    for (const auto& [name, entry] : entries_) {
+      if (entry.config.preload) names.push_back(name);
+    }
   }
   for (const std::string& name : names) {
     const Status status = load(name);
     if (!status.ok()) throw base::RunError(status.message);
   }
-  ready_ = true;
+  state_ = State::kServing;
 }
 
-void Server::set_state(const std::string& name, std::string state, std::string reason,
-                       std::shared_ptr<Model> model) {
+std::shared_ptr<Model> Server::set_state(Version& version, std::string state, std::string reason,
+                                         std::shared_ptr<Model> model) {
   const std::unique_lock lock(mutex_);
-  Entry& entry = entries_.at(name);
-  entry.state = std::move(state);
-  entry.reason = std::move(reason);
-  entry.model = std::move(model);
+  version.state = std::move(state);
+  version.reason = std::move(reason);
+  if (model) version.statistics = model->statistics;
+  return std::exchange(version.model, std::move(model));
+}
+
+/// The entry of a model that the server knows, or that it can find.
+Server::Entry* Server::entry_for_load(const std::string& name) {
+  if (Entry* const known = entry_of(name)) return known;
+  if (!options_.find_model || !is_model_name(name)) return nullptr;
+  auto config = options_.find_model(name);
+  if (!config) return nullptr;
+  const std::unique_lock lock(mutex_);
+  Entry& entry = entries_[name];
+  entry.config = std::move(*config);
+  entry.config.preload = false;
+  return &entry;
+}
+
+std::vector<ModelVersion> Server::wanted_versions(const ModelConfig& config) const {
+  if (!options_.find_versions) return {{1, config.path}};
+  auto found = chosen_versions(config.versions, options_.find_versions(config));
+  if (found.empty()) {
+    throw base::RunError(
+        fmt::format("there is no version of '{}' in {}", config.versions, config.path));
+  }
+  return found;
+}
+
+Status Server::load_failed(Entry& entry, const std::string& why) {
+  const std::unique_lock lock(mutex_);
+  entry.failed = entry.loaded() == nullptr && (entry.config.preload || entry.served);
+  return {Code::kInternal, fmt::format("model {}: {}", entry.config.name, why)};
 }
 
 Status Server::load(const std::string& name) {
-  Entry* const entry = entry_of(name);
-  if (entry == nullptr) return no_model(name);
-  const std::lock_guard change(entry->changes);
-  if (model_ready(name)) return {};
-  const std::lock_guard one(loading_);
-  set_state(name, "LOADING", "loading", nullptr);
-  // Until its weights belong to the model.
-  std::optional<memory::Residency::Room> room;
-  if (residency_) room.emplace(*residency_);
   try {
-    auto model = room ? load_with_room(entry->config, *room) : load_model(entry->config, make_);
-    model->id = next_model_++;
-    events_.log(fmt::format("{}: {}, {} block{}, {:.3f} ms", name, model->served().describe(),
-                            model->served().blocks(), model->served().blocks() == 1 ? "" : "s",
-                            static_cast<double>(model->limits.ns(1)) / 1e6));
-    if (residency_) residency_->add(model->id, weights_of(*model));
-    dispatcher_->add_model(model);
-    set_state(name, "READY", "", std::move(model));
-  } catch (const engine::ContextLost& lost) {
-    const std::string why = as_text(lost.what());
-    set_state(name, "UNAVAILABLE", why, nullptr);
-    context_lost(why);
-    return {Code::kInternal, fmt::format("model {}: {}", name, why)};
+    Entry* const entry = entry_for_load(name);
+    if (entry == nullptr) return no_model(name);
+    const std::lock_guard change(entry->changes);
+    const std::lock_guard one(loading_);
+    ModelConfig config = entry->config;
+    std::vector<ModelVersion> wanted;
+    try {
+      if (options_.find_model) config = options_.find_model(name).value_or(config);
+      wanted = wanted_versions(config);
+    } catch (const std::exception& error) {
+      return load_failed(*entry, as_text(error.what()));
+    }
+    for (const ModelVersion& version : wanted) {
+      if (const Status status = load_version(*entry, config, version); !status.ok()) return status;
+    }
+    unload_others(*entry, wanted);
+    const std::unique_lock lock(mutex_);
+    config.preload = entry->config.preload;
+    entry->config = std::move(config);
+    entry->served = true;
+    entry->failed = false;
   } catch (const std::exception& error) {
-    const std::string why = as_text(error.what());
-    set_state(name, "UNAVAILABLE", why, nullptr);
-    return {Code::kInternal, fmt::format("model {}: {}", name, why)};
+    return {Code::kInternal, fmt::format("model {}: {}", name, as_text(error.what()))};
   }
   say_target();
   return {};
 }
 
+/// Loads a version next to the one that is served, which then answers its last requests.
+Status Server::load_version(Entry& entry, const ModelConfig& config, const ModelVersion& wanted) {
+  Version* version = nullptr;
+  {
+    const std::unique_lock lock(mutex_);
+    version = &entry.versions[wanted.number];
+    if (version->state != "READY") {
+      version->state = "LOADING";
+      version->reason = "loading";
+    }
+  }
+  ModelConfig its = config;
+  its.path = wanted.path;
+  its.version = wanted.number;
+  std::string why;
+  try {
+    auto model = load_beside(its, version->statistics);
+    auto before = set_state(*version, "READY", "", std::move(model));
+    if (before) {
+      dispatcher_->retire_model(before);
+      if (residency_) residency_->remove(before->id);
+    }
+    return {};
+  } catch (const engine::ContextLost& lost) {
+    why = as_text(lost.what());
+    context_lost(why);
+  } catch (const std::exception& error) {
+    why = as_text(error.what());
+  }
+  if (version->state != "READY") set_state(*version, "UNAVAILABLE", why, nullptr);
+  return load_failed(entry, why);
+}
+
+std::shared_ptr<Model> Server::load_beside(const ModelConfig& config,
+                                           std::shared_ptr<Statistics> statistics) {
+  // Until its weights belong to the model.
+  std::optional<memory::Residency::Room> room;
+  if (residency_) room.emplace(*residency_);
+  if (statistics && !statistics->fits(config.batch_size)) statistics.reset();
+  auto model = room ? load_with_room(config, *room, std::move(statistics))
+                    : load_model(config, make_, std::move(statistics));
+  model->id = next_model_++;
+  events_.log(fmt::format("{}: {}, {} block{}, {:.3f} ms", config.name, model->served().describe(),
+                          model->served().blocks(), model->served().blocks() == 1 ? "" : "s",
+                          static_cast<double>(model->limits.ns(1)) / 1e6));
+  if (residency_) residency_->add(model->id, weights_of(*model));
+  dispatcher_->add_model(model);
+  return model;
+}
+
 /// A new model brings its weights with it, and only its load shows what it needs. If that fails,
 /// others make room: ever more, until it succeeds or there is no more memory.
 std::shared_ptr<Model> Server::load_with_room(const ModelConfig& config,
-                                              memory::Residency::Room& room) {
+                                              memory::Residency::Room& room,
+                                              const std::shared_ptr<Statistics>& statistics) {
   // More than most models need, so that one repeated load is enough.
   constexpr std::uint64_t kFirstRoomBytes = 256ULL << 20;
   for (std::uint64_t more = kFirstRoomBytes;; more *= 2) {
     try {
-      return load_model(config, make_);
+      return load_model(config, make_, statistics);
     } catch (const engine::OutOfMemory&) {
       if (!room.make(more)) break;
     }
   }
   // What others were giving back at the first attempt may be free by now.
-  return load_model(config, make_);
+  return load_model(config, make_, statistics);
+}
+
+/// Versions that are not wanted any more answer their last requests.
+void Server::unload_others(Entry& entry, const std::vector<ModelVersion>& wanted) {
+  for (auto& [number, version] : entry.versions) {
+    const bool stays = std::ranges::any_of(
+        wanted, [&, found = number](const ModelVersion& each) { return each.number == found; });
+    if (stays) continue;
+    const auto model = set_state(version, "UNAVAILABLE", "not a version that is served", nullptr);
+    if (!model) continue;
+    dispatcher_->retire_model(model);
+    if (residency_) residency_->remove(model->id);
+  }
 }
 
 Status Server::unload(const std::string& name) {
   Entry* const entry = entry_of(name);
   if (entry == nullptr) return no_model(name);
   const std::lock_guard change(entry->changes);
-  Status status;
-  const auto model = find(name, status);
-  if (!model) return {};
-  set_state(name, "UNLOADING", "being unloaded", model);
-  dispatcher_->remove_model(model);
-  if (residency_) residency_->remove(model->id);
-  set_state(name, "UNAVAILABLE", "unloaded", nullptr);
+  for (auto& [number, version] : entry->versions) {
+    if (!version.model) continue;
+    const auto model = version.model;
+    set_state(version, "UNLOADING", "being unloaded", model);
+    dispatcher_->remove_model(model);
+    if (residency_) residency_->remove(model->id);
+    set_state(version, "UNAVAILABLE", "unloaded", nullptr);
+  }
+  {
+    const std::unique_lock lock(mutex_);
+    entry->failed = false;
+  }
   say_target();
   return {};
 }
@@ -122,7 +222,8 @@ void Server::say_target() {
   {
     const std::shared_lock lock(mutex_);
     for (const auto& [name, entry] : entries_) {
-      const double slo = entry.model && entry.config.priority > 0 ? entry.config.slo_ms : 0;
+      const double slo =
+          entry.loaded() != nullptr && entry.config.priority > 0 ? entry.config.slo_ms : 0;
       if (slo > 0 && (strictest == 0 || slo < strictest)) strictest = slo;
     }
   }

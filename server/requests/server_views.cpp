@@ -10,26 +10,35 @@ double mib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20);
 
 }  // namespace
 
-std::optional<ModelMetadata> Server::metadata(const std::string& name) const {
+std::optional<ModelMetadata> Server::metadata(const std::string& name,
+                                              const std::string& version) const {
   Status status;
-  const auto model = find(name, status);
+  const auto model = find(name, version, status);
   if (!model) return std::nullopt;
-  return ModelMetadata{name,
-                       {std::string(kModelVersion)},
-                       "sluice_" + model->config.engine,
-                       model->served().inputs(),
-                       model->served().outputs(),
-                       static_cast<std::int64_t>(model->config.batch_size)};
+  ModelMetadata metadata{name,
+                         {},
+                         "sluice_" + model->config.engine,
+                         model->served().inputs(),
+                         model->served().outputs(),
+                         static_cast<std::int64_t>(model->config.batch_size)};
+  const std::shared_lock lock(mutex_);
+  for (const auto& [number, each] : entries_.at(name).versions) {
+    if (each.state == "READY") metadata.versions.push_back(std::to_string(number));
+  }
+  return metadata;
 }
 
 std::optional<std::vector<ModelStatistics>> Server::statistics(const std::string& name) const {
   const std::shared_lock lock(mutex_);
   std::vector<ModelStatistics> all;
   for (const auto& [known, entry] : entries_) {
-    if (!entry.model || (!name.empty() && known != name)) continue;
-    all.push_back(entry.model->statistics.read());
-    all.back().name = known;
-    all.back().version = std::string(kModelVersion);
+    if (!name.empty() && known != name) continue;
+    for (const auto& [number, version] : entry.versions) {
+      if (!version.model) continue;
+      all.push_back(version.statistics->read());
+      all.back().name = known;
+      all.back().version = std::to_string(number);
+    }
   }
   if (!name.empty() && all.empty()) return std::nullopt;
   return all;
@@ -38,36 +47,51 @@ std::optional<std::vector<ModelStatistics>> Server::statistics(const std::string
 std::vector<RepositoryEntry> Server::repository() const {
   const std::shared_lock lock(mutex_);
   std::vector<RepositoryEntry> all;
+  const Version never;
+  const auto add = [&](const std::string& name, std::uint64_t number, const Version& version) {
+    all.push_back({name, std::to_string(number), version.state,
+                   version.state == "READY" ? "" : version.reason});
+  };
   for (const auto& [name, entry] : entries_) {
-    all.push_back({name, std::string(kModelVersion), entry.state,
-                   entry.state == "READY" ? "" : entry.reason});
+    for (const auto& [number, version] : entry.versions) add(name, number, version);
+    if (entry.versions.empty()) add(name, 1, never);
   }
   return all;
 }
 
+nlohmann::json Server::status_of(const std::string& name, std::uint64_t number,
+                                 const Version& version) const {
+  nlohmann::json row{{"name", name}, {"version", std::to_string(number)}, {"state", version.state}};
+  if (version.state != "READY") row["reason"] = version.reason;
+  if (version.state == "LOADING" && residency_) {
+    row["weights_mb"] = mib(residency_->counters().loading_bytes);
+  }
+  if (!version.model) return row;
+  const Model& model = *version.model;
+  row["waiting"] = model.waiting.load();
+  row["limit_ms"] = static_cast<double>(model.limits.ns(1)) / 1e6;
+  row["blocks"] = model.served().blocks();
+  row["runs"] = model.served().describe();
+  const std::uint64_t bytes = residency_ ? residency_->bytes(model.id) : 0;
+  if (bytes > 0) {
+    row["weights_mb"] = mib(bytes);
+    row["resident"] = residency_->resident(model.id);
+  }
+  return row;
+}
+
 nlohmann::json Server::status() const {
   nlohmann::json models = nlohmann::json::array();
+  const bool is_ready = ready();
   const std::shared_lock lock(mutex_);
+  const Version never;
   for (const auto& [name, entry] : entries_) {
-    nlohmann::json row{{"name", name}, {"state", entry.state}};
-    if (entry.state != "READY") row["reason"] = entry.reason;
-    if (entry.state == "LOADING" && residency_) {
-      row["weights_mb"] = mib(residency_->counters().loading_bytes);
+    for (const auto& [number, version] : entry.versions) {
+      models.push_back(status_of(name, number, version));
     }
-    if (entry.model) {
-      row["waiting"] = entry.model->waiting.load();
-      row["limit_ms"] = static_cast<double>(entry.model->limits.ns(1)) / 1e6;
-      row["blocks"] = entry.model->served().blocks();
-      row["runs"] = entry.model->served().describe();
-      const std::uint64_t bytes = residency_ ? residency_->bytes(entry.model->id) : 0;
-      if (bytes > 0) {
-        row["weights_mb"] = mib(bytes);
-        row["resident"] = residency_->resident(entry.model->id);
-      }
-    }
-    models.push_back(std::move(row));
+    if (entry.versions.empty()) models.push_back(status_of(name, 1, never));
   }
-  nlohmann::json all{{"ready", ready_.load()},
+  nlohmann::json all{{"ready", is_ready},
                      {"scheduler", scheduler()},
                      {"gated", sluice_attached() == 1},
                      {"queued_bytes", memory_.used()},
@@ -90,12 +114,20 @@ std::string Server::metrics() const {
   base::MetricsText out;
   out.family("sluice_serve_waiting_requests", "gauge", "Requests that have not begun.");
   for (const auto& [name, entry] : entries_) {
-    if (!entry.model) continue;
-    statistics.emplace_back(name, &entry.model->statistics);
-    out.sample({{"model", name}}, static_cast<double>(entry.model->waiting.load()));
+    for (const auto& [number, version] : entry.versions) {
+      if (!version.statistics) continue;
+      const base::MetricsText::Labels labels{{"model", name}, {"version", std::to_string(number)}};
+      statistics.emplace_back(labels, version.statistics.get());
+      out.sample(labels, version.model ? static_cast<double>(version.model->waiting.load()) : 0);
+    }
+  }
+  out.family("sluice_serve_model_ready", "gauge", "Whether the model is served (1) or not (0).");
+  for (const auto& [name, entry] : entries_) {
+    out.sample({{"model", name}}, entry.loaded() != nullptr ? 1 : 0);
   }
   out.family("sluice_serve_queued_bytes", "gauge", "Memory of requests and unsent responses.");
   out.sample(static_cast<double>(memory_.used()));
+  outcomes_.write(out);
   Statistics::write(out, statistics);
   if (training_ != nullptr) training_->write_metrics(out);
   if (residency_) write_memory(out);

@@ -71,7 +71,7 @@ class ByteBudget {
 /// The refusal of a request, or of a response, that does not fit into the budget.
 [[nodiscard]] inline Status memory_full() {
   return {Code::kResourceExhausted,
-          "requests and responses fill the memory they may use (--max-queue-mb)"};
+          "requests and responses fill the memory they may use (--max-queue-mb)", 0, "memory"};
 }
 
 /// `storage`, which gives its share back when it is freed.

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/tensor.hpp"
@@ -24,6 +25,8 @@ enum class Code : std::uint8_t {
   kDeadlineExceeded,   ///< 504: the deadline passed in the queue
   kCancelled,          ///< 499: the client is gone
   kUnimplemented,      ///< 501
+  kUnauthenticated,    ///< 401: no token, or a wrong one
+  kPermissionDenied,   ///< 403: a control call at an address that takes none
   kInternal,           ///< 500
 };
 
@@ -31,6 +34,8 @@ struct Status {
   Code code = Code::kOk;
   std::string message;
   double retry_after_ms = 0;  ///< With kResourceExhausted: when to try again; 0: unknown.
+  /// What caused the refusal, one word for the metrics. Empty: the code says it.
+  std::string_view reason = {};
 
   [[nodiscard]] bool ok() const { return code == Code::kOk; }
 };
@@ -46,6 +51,7 @@ struct Request {
   std::uint64_t deadline_ns = 0;  ///< From `timeout`, `slo_ms` or gRPC's deadline; 0: none given.
   std::uint32_t priority = 0;     ///< 1 is the highest, 0 the default.
   std::uint64_t announced = 0;    ///< What Service::headers() returned.
+  std::string trace;              ///< W3C traceparent of the answer; may be empty.
   std::shared_ptr<const void> storage;  ///< Keeps the data of `inputs` alive.
   std::size_t storage_bytes = 0;        ///< Of `storage`, as far as no budget counts them yet.
 };
@@ -53,6 +59,7 @@ struct Request {
 struct Response {
   std::vector<engine::Tensor> outputs;
   std::shared_ptr<const void> storage;  ///< Keeps the data of `outputs` alive.
+  std::string version = {};             ///< That answered; empty: the one that was asked for.
 };
 
 /// Called exactly once for each request, from any thread. It must not block.
@@ -132,15 +139,24 @@ class Service {
   /// the request has already been answered.
   virtual std::shared_ptr<Cancellation> infer(Request request, Done done) = 0;
 
+  /// A request for inference was refused before infer(). model: as the client names it; may be
+  /// empty.
+  virtual void refused(const std::string& model, const Status& status) = 0;
+
   [[nodiscard]] virtual bool live() const = 0;
   [[nodiscard]] virtual bool ready() const = 0;
-  [[nodiscard]] virtual bool model_ready(const std::string& model) const = 0;
-  [[nodiscard]] virtual std::optional<ModelMetadata> metadata(const std::string& model) const = 0;
+  /// An empty version: any.
+  [[nodiscard]] virtual bool model_ready(const std::string& model,
+                                         const std::string& version) const = 0;
+  /// Of a model that is loaded in this version. An empty version: the one that such requests get.
+  [[nodiscard]] virtual std::optional<ModelMetadata> metadata(const std::string& model,
+                                                              const std::string& version) const = 0;
   /// Of one model, or of all if `model` is empty. Nothing if there is no such model.
   [[nodiscard]] virtual std::optional<std::vector<ModelStatistics>> statistics(
       const std::string& model) const = 0;
   [[nodiscard]] virtual std::vector<RepositoryEntry> repository() const = 0;
-  /// Blocks until the model is loaded or unloaded (an unload ends the queued requests first).
+  /// Blocks until the model is loaded, or unloaded: an unload ends the queued requests first. A
+  /// model that is served already is loaded anew, and served meanwhile.
   [[nodiscard]] virtual Status load(const std::string& model) = 0;
   [[nodiscard]] virtual Status unload(const std::string& model) = 0;
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <string_view>
 
@@ -17,6 +18,7 @@ namespace fs = std::filesystem;
 
 /// Far more than a job needs, and less than the kernel accepts for one argument.
 constexpr std::size_t kMostArgBytes = 64 << 10;
+constexpr std::string_view kModeName = "mode";
 /// Of a client's text in a message.
 constexpr std::size_t kShownBytes = 128;
 
@@ -33,6 +35,20 @@ bool is_option_name(std::string_view name) {
          name.find_first_not_of(kAllowed) == std::string_view::npos;
 }
 
+/// A value that a trainer could take for an option. Negative numbers are none.
+bool is_option(std::string_view value) {
+  if (value.empty() || value.front() != '-') return false;
+  double number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  return error != std::errc{} || end != value.data() + value.size();
+}
+
+/// What no value of an argument needs, and what ends or breaks one.
+bool has_control_character(std::string_view text) {
+  return std::any_of(text.begin(), text.end(),
+                     [](char c) { return c >= '\0' && c < ' ' && c != '\t'; });
+}
+
 bool is_job_file(const fs::directory_entry& entry) {
   std::error_code ignored;
   return entry.is_regular_file(ignored) && entry.path().filename().string().front() != '.';
@@ -44,6 +60,9 @@ Command parse_train_args(const std::string& args) {
   if (args.size() > kMostArgBytes) {
     throw base::UsageError(fmt::format("arguments of training: found {} bytes, at most {}",
                                        args.size(), kMostArgBytes));
+  }
+  if (has_control_character(args)) {
+    throw base::UsageError("arguments of training: found a control character");
   }
   Command out;
   std::string_view left = args;
@@ -58,8 +77,17 @@ Command parse_train_args(const std::string& args) {
           fmt::format("arguments of training: found '{}', expected name=value, name=value, ...",
                       item.substr(0, kShownBytes)));
     }
+    const std::string_view value = trimmed(item.substr(equals + 1));
+    if (is_option(value)) {
+      throw base::UsageError(
+          fmt::format("arguments of training: {}: found '{}', which looks like an option", name,
+                      value.substr(0, kShownBytes)));
+    }
+    if (name == kModeName) {
+      throw base::UsageError("arguments of training: mode is the server's to choose");
+    }
     out.push_back("--" + std::string(name));
-    out.emplace_back(trimmed(item.substr(equals + 1)));
+    out.emplace_back(value);
   }
   return out;
 }

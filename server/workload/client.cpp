@@ -25,6 +25,10 @@ std::string_view to_string(Code code) {
       return "CANCELLED";
     case Code::kUnimplemented:
       return "UNIMPLEMENTED";
+    case Code::kUnauthenticated:
+      return "UNAUTHENTICATED";
+    case Code::kPermissionDenied:
+      return "PERMISSION_DENIED";
     case Code::kInternal:
       break;
   }

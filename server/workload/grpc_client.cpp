@@ -40,6 +40,10 @@ Code to_code(grpc::StatusCode code) {
       return Code::kCancelled;
     case grpc::StatusCode::UNIMPLEMENTED:
       return Code::kUnimplemented;
+    case grpc::StatusCode::UNAUTHENTICATED:
+      return Code::kUnauthenticated;
+    case grpc::StatusCode::PERMISSION_DENIED:
+      return Code::kPermissionDenied;
     default:
       return Code::kInternal;
   }

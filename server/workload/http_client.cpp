@@ -40,6 +40,10 @@ Code to_code(unsigned status) {
       return Code::kOk;
     case 400:
       return Code::kInvalidArgument;
+    case 401:
+      return Code::kUnauthenticated;
+    case 403:
+      return Code::kPermissionDenied;
     case 404:
       return Code::kNotFound;
     case 429:

@@ -50,6 +50,8 @@ class Stage {
   std::atomic<bool> fail{false};
   std::atomic<bool> copies_inputs{false};  ///< stage() copies, as a model on a GPU does.
   std::atomic<bool> lose_context{false};
+  std::atomic<std::size_t> loads{0};
+  std::atomic<int> alive{0};  ///< Models.
 
  private:
   mutable std::mutex mutex_;
@@ -62,7 +64,13 @@ class Stage {
 class FakeModel : public engine::ServedModel {
  public:
   FakeModel(std::string name, std::size_t blocks, Stage& stage)
-      : name_(std::move(name)), blocks_(blocks), stage_(stage) {}
+      : name_(std::move(name)), blocks_(blocks), stage_(stage) {
+    ++stage_.loads;
+    ++stage_.alive;
+  }
+  FakeModel(const FakeModel&) = delete;
+  FakeModel& operator=(const FakeModel&) = delete;
+  ~FakeModel() override { --stage_.alive; }
 
   std::string describe() const override { return "fake"; }
   const std::vector<engine::TensorSpec>& inputs() const override { return inputs_; }

@@ -31,8 +31,11 @@ TEST(ServeOptions, Defaults) {
   EXPECT_EQ(options.server.max_queued_bytes, 1ULL << 30);
   EXPECT_EQ(options.train.mode, training::Mode::kColocateL1);
   EXPECT_EQ(options.train.policy, "device:200us,ahead:4ms");
-  EXPECT_EQ(options.listen, "127.0.0.1");
+  EXPECT_EQ(options.data.listen, "127.0.0.1");
   EXPECT_EQ(options.profile, "");
+  EXPECT_FALSE(options.allow_control);
+  EXPECT_EQ(options.control.listen, "");
+  EXPECT_EQ(options.data.token_file, "");
 }
 
 // Prevents: in normal mode inference is announced to nobody's gate, or trainers are paced.
@@ -56,8 +59,10 @@ TEST(ServeOptions, ATaskSwitchIsNotAnnounced) {
 TEST(ServeOptions, TrainingWritesAProfile) {
   const test::TempFolder folder;
   const std::string store = folder.path();
-  EXPECT_EQ(parsed({"--train-store", store.c_str()}).profile, "server-profile");
-  EXPECT_EQ(parsed({"--train-store", store.c_str(), "--profile", "p"}).profile, "p");
+  EXPECT_EQ(parsed({"--allow-control", "--train-store", store.c_str()}).profile, "server-profile");
+  EXPECT_EQ(
+      parsed({"--control", "unix:c", "--train-store", store.c_str(), "--profile", "p"}).profile,
+      "p");
 }
 
 // Prevents: an option is read into the place of another one, or in another unit.
@@ -98,9 +103,9 @@ TEST(ServeOptions, EachOptionHasItsPlace) {
   EXPECT_EQ(options.server.records_file, "r");
   EXPECT_EQ(options.server.drain_s, 4);
   EXPECT_EQ(options.max_live_minutes, 5);
-  EXPECT_EQ(options.listen, "0.0.0.0");
-  EXPECT_EQ(options.grpc_port, 6);
-  EXPECT_EQ(options.http_port, 7);
+  EXPECT_EQ(options.data.listen, "0.0.0.0");
+  EXPECT_EQ(options.data.grpc_port, 6);
+  EXPECT_EQ(options.data.http_port, 7);
   EXPECT_EQ(options.max_request_mb, 8U);
   EXPECT_EQ(options.body_s, 9);
   EXPECT_EQ(options.device, 1);

@@ -4,10 +4,12 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <csignal>
 #include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "base/fd.hpp"
 #include "tests/server/api/raw_http.hpp"
@@ -37,11 +39,16 @@ class Serve : public SessionTest {
 
   /// Starts a server and waits until it is ready.
   void start(Args args) {
-    args.insert(args.end(), {"-p", "0", "--http", "0", "--json"});
+    args.insert(args.begin(), {"-p", "0", "--http", "0", "--json"});
+    if (std::find(args.begin(), args.end(), "--drain-delay-s") == args.end()) {
+      args.insert(args.end(), {"--drain-delay-s", "0"});
+    }
     server_ = program(args);
     const std::string line = server_->read_line();
     ASSERT_FALSE(line.empty()) << server_->finish().err;
-    port_ = json::parse(line)["http_port"];
+    const json said = json::parse(line);
+    port_ = said["http_port"];
+    if (said.contains("control")) control_port_ = said["control"]["http_port"];
   }
   /// `slow` takes about 0.6 s on the simulated GPU.
   void start_on_gpu() {
@@ -60,6 +67,14 @@ class Serve : public SessionTest {
   std::pair<int, std::string> get(const std::string& target) const {
     return call(http_request("GET", target));
   }
+  [[nodiscard]] bool listens() const {
+    try {
+      const RawHttp http(port_);
+      return true;
+    } catch (const std::runtime_error&) {
+      return false;
+    }
+  }
   std::pair<int, std::string> infer(const std::string& model) const {
     return call(http_request(
         "POST", "/v2/models/" + model + "/infer",
@@ -76,6 +91,7 @@ class Serve : public SessionTest {
   TempFolder folder_;
   std::unique_ptr<Process> server_;
   int port_ = 0;
+  int control_port_ = 0;
 };
 
 TEST_F(Serve, AnswersRecordsAndCounts) {
@@ -84,8 +100,10 @@ TEST_F(Serve, AnswersRecordsAndCounts) {
   const auto [status, body] = infer("dummy");
   EXPECT_EQ(status, 200) << body;
   EXPECT_EQ(json::parse(body)["outputs"][0]["data"], json::array({3.0, 4.0}));
-  EXPECT_THAT(get("/metrics").second,
-              HasSubstr(R"(sluice_serve_requests_total{model="dummy",result="ok"} 1)"));
+  EXPECT_THAT(
+      get("/metrics").second,
+      HasSubstr(
+          R"(sluice_serve_requests_total{model="dummy",version="1",result="ok",reason=""} 1)"));
   server_->signal(SIGTERM);
   const base::Captured got = server_->finish();
   EXPECT_EQ(got.exit_code, 0);
@@ -115,35 +133,79 @@ TEST_F(Serve, OnAGpuItIsACriticalClientAndLeavesNothing) {
   EXPECT_TRUE(eventually([&] { return !own_session_.has_board(); }));
 }
 
-TEST_F(Serve, SigtermAnswersWhatIsQueuedAndRefusesTheRest) {
-  start_on_gpu();
-  const auto ask = [this] { return infer("slow").first; };
-  auto first = std::async(std::launch::async, ask);
-  auto second = std::async(std::launch::async, ask);
-  ASSERT_TRUE(eventually([&] { return waiting("slow") == 1; }));
+/// One connection, kept open.
+std::optional<RawHttp::Reply> ask(RawHttp& http, const std::string& request) {
+  http.send(request);
+  return http.reply();
+}
+
+// Prevents: an update of a service loses the requests that come before its clients know of it.
+TEST_F(Serve, SigtermSaysNotReadyAndAnswersUntilTheDelayIsOver) {
+  start({"--models", "dummy", "--drain-delay-s", "2"});
+  RawHttp open(port_);
+  ASSERT_EQ(ask(open, http_request("GET", "/v2/health/ready"))->status, 200);
   server_->signal(SIGTERM);
   ASSERT_TRUE(eventually([&] { return get("/v2/health/ready").first == 503; }));
-  const auto [status, body] = infer("quick");
-  EXPECT_EQ(status, 503);
-  EXPECT_THAT(body, HasSubstr("shutting down"));
+  EXPECT_EQ(get("/v2/health/live").first, 200);
+  EXPECT_EQ(infer("dummy").first, 200) << "on a new connection";
+  const auto reply = ask(open, http_request("GET", "/v2/models/dummy/ready"));
+  ASSERT_TRUE(reply) << "the open connection is gone";
+  EXPECT_EQ(reply->status, 200);
+  EXPECT_EQ(reply->headers.at("connection"), "close");
+  const base::Captured got = server_->finish();
+  EXPECT_EQ(got.exit_code, 0);
+  EXPECT_THAT(got.err, HasSubstr("SIGTERM"));
+}
+
+TEST_F(Serve, SigtermAnswersWhatIsQueued) {
+  start_on_gpu();
+  const auto ask_slow = [this] { return infer("slow").first; };
+  auto first = std::async(std::launch::async, ask_slow);
+  auto second = std::async(std::launch::async, ask_slow);
+  RawHttp open(port_);
+  ASSERT_EQ(ask(open, http_request("GET", "/v2/health/ready"))->status, 200);
+  ASSERT_TRUE(eventually([&] { return waiting("slow") == 1; }));
+  server_->signal(SIGTERM);
+  ASSERT_TRUE(eventually([&] { return !listens(); }));
+  const auto late =
+      ask(open, http_request("POST", "/v2/models/quick/infer",
+                             R"({"inputs":[{"name":"input0","datatype":"FP32","shape":[1,2],)"
+                             R"("data":[3,4]}]})"));
+  ASSERT_TRUE(late) << "a request on an open connection is lost";
+  EXPECT_EQ(late->status, 200);
   EXPECT_EQ(first.get(), 200);
   EXPECT_EQ(second.get(), 200);
   EXPECT_EQ(server_->finish().exit_code, 0);
 }
 
 TEST_F(Serve, ASecondSignalEndsItAtOnce) {
-  start_on_gpu();
-  std::vector<std::future<int>> asked;
-  for (int i = 0; i < 6; ++i) {
-    asked.push_back(std::async(std::launch::async, [this] { return infer("slow").first; }));
-  }
-  ASSERT_TRUE(eventually([&] { return waiting("slow") >= 4; }));
+  start({"--models", "dummy", "--drain-delay-s", "60"});
   server_->signal(SIGTERM);
   ASSERT_TRUE(eventually([&] { return get("/v2/health/ready").first == 503; }));
   server_->signal(SIGTERM);
   const base::Captured got = server_->finish();
   EXPECT_EQ(got.exit_code, 128 + SIGTERM);
   EXPECT_THAT(got.err, HasSubstr("a second signal"));
+}
+
+// Prevents: whoever reaches the port of inference ends the server, or changes it for all.
+TEST_F(Serve, ControlCallsHaveAnAddressOfTheirOwn) {
+  start({"--models", "dummy", "--control", "localhost", "--control-port", "0", "--control-http",
+         "0"});
+  const std::string unload = http_request("POST", "/v2/repository/models/dummy/unload");
+  EXPECT_EQ(call(unload).first, 403);
+  EXPECT_EQ(infer("dummy").first, 200);
+  port_ = control_port_;
+  EXPECT_EQ(call(unload).first, 200);
+  EXPECT_EQ(infer("dummy").first, 503);
+  EXPECT_EQ(call(http_request("POST", "/v2/repository/models/dummy/load")).first, 200);
+  EXPECT_EQ(infer("dummy").first, 200);
+}
+
+TEST_F(Serve, WithoutControlTrainingIsRefusedAtTheStart) {
+  const base::Captured got = run({"--models", "dummy", "--train-store", folder_.path()});
+  EXPECT_EQ(got.exit_code, 2);
+  EXPECT_THAT(got.err, HasSubstr("--control"));
 }
 
 TEST_F(Serve, TheTimeLimitEndsIt) {

@@ -9,6 +9,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+constexpr std::uint64_t kFarNs = ~std::uint64_t{0};
+
 TEST_F(ServerTest, AnswersWithTheOutputOfTheRequest) {
   start({model("a")});
   const Answer answer = ask("a", {1, 2}).wait();
@@ -42,7 +44,7 @@ TEST_F(ServerTest, DrainAnswersWhatIsQueuedAndRefusesTheRest) {
   stage_.hold();
   auto running = ask("a");
   auto waiting = ask("a");
-  auto drained = std::async(std::launch::async, [this] { return server_->drain(); });
+  auto drained = std::async(std::launch::async, [this] { return server_->drain(kFarNs); });
   while (server_->ready()) std::this_thread::yield();
   EXPECT_EQ(ask("a").wait().status.code, Code::kUnavailable);
   stage_.release();
@@ -77,7 +79,7 @@ TEST_F(ServerTest, UnloadAnswersWaitingRequestsAndLoadBringsTheModelBack) {
   EXPECT_TRUE(unloaded.get().ok());
   EXPECT_TRUE(running.wait().status.ok());
   EXPECT_EQ(ask("a").wait().status.code, Code::kUnavailable);
-  EXPECT_FALSE(server_->model_ready("a"));
+  EXPECT_FALSE(server_->model_ready("a", ""));
   EXPECT_TRUE(ask("b").wait().status.ok());
   EXPECT_TRUE(server_->load("a").ok());
   EXPECT_TRUE(ask("a").wait().status.ok());
@@ -113,11 +115,11 @@ TEST_F(ServerTest, AnUnloadDoesNotWaitForTheLoadOfAnotherModel) {
   ASSERT_TRUE(test::eventually([this] { return server_->repository()[1].state == "LOADING"; }));
   auto unloaded = std::async(std::launch::async, [this] { return server_->unload("a"); });
   EXPECT_EQ(unloaded.wait_for(kLimit), std::future_status::ready);
-  EXPECT_FALSE(server_->model_ready("a"));
-  EXPECT_FALSE(server_->model_ready("later"));
+  EXPECT_FALSE(server_->model_ready("a", ""));
+  EXPECT_FALSE(server_->model_ready("later", ""));
   stage_.release();
   EXPECT_TRUE(loaded.get().ok());
-  EXPECT_TRUE(server_->model_ready("later"));
+  EXPECT_TRUE(server_->model_ready("later", ""));
 }
 
 TEST_F(ServerTest, AModelThatCannotBeLoadedSaysWhy) {
@@ -345,10 +347,84 @@ TEST_F(ServerTest, MetricsCountResults) {
   ask("a").wait();
   ask(request("a", {1, 2, 3, 4})).wait();
   const std::string text = server_->metrics();
-  EXPECT_THAT(text, HasSubstr(R"(sluice_serve_requests_total{model="a",result="ok"} 1)"));
-  EXPECT_THAT(text,
-              HasSubstr(R"(sluice_serve_requests_total{model="a",result="invalid_argument"} 1)"));
-  EXPECT_THAT(text, HasSubstr(R"(sluice_serve_request_seconds_bucket{model="a",le="+Inf"} 1)"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(R"(sluice_serve_requests_total{model="a",version="1",result="ok",reason=""} 1)"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          R"(sluice_serve_requests_total{model="a",version="1",result="invalid_argument",reason="unfit"} 1)"));
+  EXPECT_THAT(
+      text, HasSubstr(R"(sluice_serve_request_seconds_bucket{model="a",version="1",le="+Inf"} 1)"));
+}
+
+// Prevents: refusals that clients see and no metric shows, and any number of labels that a client
+// chooses.
+TEST_F(ServerTest, EachRefusalIsCountedOnceByItsCause) {
+  ModelConfig full = model("full");
+  full.max_queue = 1;
+  ModelConfig later = model("later");
+  later.preload = false;
+  start({full, later});
+  stage_.hold();
+  auto running = ask("full");
+  stage_.steps(1);
+  auto waiting = ask("full");
+  ask("full").wait();
+  ask("later").wait();
+  ask("any-name").wait();
+  Request other = request("full", {1, 2});
+  other.version = "7";
+  ask(std::move(other)).wait();
+  server_->refused("full", {Code::kResourceExhausted, "", 0, "too_large"});
+  server_->refused("made-up", {Code::kInvalidArgument, "", 0, "malformed"});
+  waiting.cancellation->cancel();
+  waiting.wait();
+  stage_.release();
+  running.wait();
+  Request late = request("full", {1, 2});
+  late.deadline_ns = 1;
+  ask(std::move(late)).wait();
+  EXPECT_TRUE(server_->unload("full").ok());
+  server_->leave();
+  EXPECT_TRUE(server_->drain(kFarNs));
+  ask("full").wait();
+  const std::string text = server_->metrics();
+  for (const char* line : {
+           R"({model="",version="",result="invalid_argument",reason="malformed"} 1)",
+           R"({model="",version="",result="not_found",reason="unknown_model"} 1)",
+           R"({model="full",version="",result="not_found",reason="version"} 1)",
+           R"({model="full",version="",result="resource_exhausted",reason="too_large"} 1)",
+           R"({model="full",version="",result="unavailable",reason="draining"} 1)",
+           R"({model="full",version="1",result="ok",reason=""} 1)",
+           R"({model="full",version="1",result="resource_exhausted",reason="queue"} 1)",
+           R"({model="full",version="1",result="deadline_exceeded",reason="deadline"} 1)",
+           R"({model="full",version="1",result="cancelled",reason="client"} 1)",
+           R"({model="later",version="",result="unavailable",reason="not_loaded"} 1)",
+       }) {
+    EXPECT_THAT(text, HasSubstr(std::string("sluice_serve_requests_total") + line + "\n"));
+  }
+  EXPECT_THAT(text, HasSubstr("nv_inference_request_success{model=\"full\",version=\"1\"} 1\n"));
+}
+
+TEST_F(ServerTest, TheAccessLogHasEachRequest) {
+  ServerOptions options;
+  options.access_log = folder_.file("access");
+  start({model("a")}, options);
+  Request traced = request("a", {1, 2});
+  traced.trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  ask(std::move(traced)).wait();
+  ask("none").wait();
+  std::ifstream in(options.access_log);
+  std::vector<nlohmann::json> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0]["result"], "ok");
+  EXPECT_EQ(lines[0]["id"], "r");
+  EXPECT_EQ(lines[0]["traceparent"], "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+  EXPECT_GT(lines[0]["ms"], 0);
+  EXPECT_EQ(lines[1]["reason"], "unknown_model");
+  EXPECT_EQ(records().at(0)["traceparent"], lines[0]["traceparent"]);
 }
 
 }  // namespace

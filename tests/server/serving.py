@@ -14,6 +14,8 @@ from typing import Any
 
 SLUICE = os.environ["SLUICE_TEST_PROGRAM"]
 PATIENCE_S = 60
+# Control calls at the one address; tests of an update name a delay of their own.
+DEFAULTS = ["--allow-control", "--drain-delay-s", "0"]
 
 
 TRAINER = Path(SLUICE).parent.parent / "libexec" / "sluice" / "sluice-example-train"
@@ -27,7 +29,19 @@ class Server:
         self.session = after.session if after else f"serve-{os.getpid()}-{time.monotonic_ns() % 1_000_000}"
         ports = [str(after.listen[kind] if after else 0) for kind in ("grpc_port", "http_port")]
         self.process = subprocess.Popen(
-            [SLUICE, "serve", "-p", ports[0], "--http", ports[1], "--json", "--session", self.session, *args],
+            [
+                SLUICE,
+                "serve",
+                "-p",
+                ports[0],
+                "--http",
+                ports[1],
+                "--json",
+                "--session",
+                self.session,
+                *DEFAULTS,
+                *args,
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

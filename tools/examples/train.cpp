@@ -174,7 +174,8 @@ void add_options(CLI::App& app, Options& options) {
   app.footer(
       "Example:\n"
       "  mkdir train && cp /usr/libexec/sluice/sluice-example-train train/job\n"
-      "  sluice serve --models resnet50_b1 --gpu sim --train-store train -m task-switch-l1 &\n"
+      "  sluice serve --models resnet50_b1 --gpu sim --train-store train -m task-switch-l1 "
+      "--allow-control &\n"
       "  sluice hybrid_workload --infer-model resnet50_b1-p --poisson resnet50_b1=5 --train-model "
       "job");
 }

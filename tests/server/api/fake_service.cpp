@@ -160,7 +160,7 @@ std::shared_ptr<server::Cancellation> FakeService::infer(Request request, server
     if (requests_.size() < kKept) requests_.push_back(std::move(copy));
   }
   Status status = check(request);
-  if (status.ok() && !model_ready(request.model)) {
+  if (status.ok() && !model_ready(request.model, "")) {
     status = {Code::kUnavailable, std::string("not loaded: ").append(request.model)};
   }
   if (status.ok() && request.model == "slow")
@@ -251,14 +251,29 @@ void FakeService::count(const std::string& model, const Status& status) {
   }
 }
 
-bool FakeService::model_ready(const std::string& model) const {
+void FakeService::refused(const std::string& model, const Status& status) {
   const std::lock_guard lock(mutex_);
-  return models().contains(model) && !unloaded_.contains(model);
+  refusals_.push_back(model + " " + std::to_string(static_cast<int>(status.code)) + " " +
+                      std::string(status.reason));
 }
 
-std::optional<server::ModelMetadata> FakeService::metadata(const std::string& model) const {
+std::vector<std::string> FakeService::refusals() const {
+  const std::lock_guard lock(mutex_);
+  return refusals_;
+}
+
+bool FakeService::model_ready(const std::string& model, const std::string& version) const {
+  return metadata(model, version).has_value();
+}
+
+std::optional<server::ModelMetadata> FakeService::metadata(const std::string& model,
+                                                           const std::string& version) const {
   const auto found = models().find(model);
   if (found == models().end()) return std::nullopt;
+  const auto& versions = found->second.versions;
+  if (!version.empty() && std::ranges::count(versions, version) == 0) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  if (unloaded_.contains(model)) return std::nullopt;
   return found->second;
 }
 
@@ -280,7 +295,7 @@ std::optional<std::vector<server::ModelStatistics>> FakeService::statistics(
 std::vector<server::RepositoryEntry> FakeService::repository() const {
   std::vector<server::RepositoryEntry> entries;
   for (const auto& [name, metadata] : models()) {
-    const bool ready = model_ready(name);
+    const bool ready = model_ready(name, "");
     entries.push_back({name, "1", ready ? "READY" : "UNAVAILABLE", ready ? "" : "unloaded"});
   }
   return entries;

@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -35,11 +36,13 @@ class FakeService final : public server::Service {
   void forget(std::uint64_t announced) override;
   [[nodiscard]] const server::ByteBudget& memory() const override { return memory_; }
   std::shared_ptr<server::Cancellation> infer(server::Request request, server::Done done) override;
+  void refused(const std::string& model, const server::Status& status) override;
   [[nodiscard]] bool live() const override { return true; }
-  [[nodiscard]] bool ready() const override { return true; }
-  [[nodiscard]] bool model_ready(const std::string& model) const override;
+  [[nodiscard]] bool ready() const override { return ready_; }
+  [[nodiscard]] bool model_ready(const std::string& model,
+                                 const std::string& version) const override;
   [[nodiscard]] std::optional<server::ModelMetadata> metadata(
-      const std::string& model) const override;
+      const std::string& model, const std::string& version) const override;
   [[nodiscard]] std::optional<std::vector<server::ModelStatistics>> statistics(
       const std::string& model) const override;
   [[nodiscard]] std::vector<server::RepositoryEntry> repository() const override;
@@ -55,6 +58,9 @@ class FakeService final : public server::Service {
   [[nodiscard]] std::string metrics() const override;
   void shut_down() override;
 
+  /// "MODEL CODE REASON" of each refusal before infer().
+  [[nodiscard]] std::vector<std::string> refusals() const;
+  void set_ready(bool ready) { ready_ = ready; }
   /// What the headers of a request said.
   struct Headers {
     std::string model;
@@ -109,6 +115,8 @@ class FakeService final : public server::Service {
   std::string scheduler_ = "EDF";
   bool shutting_down_ = false;
   bool ending_ = false;
+  std::atomic<bool> ready_ = true;
+  std::vector<std::string> refusals_;
   std::jthread answering_;
 };
 

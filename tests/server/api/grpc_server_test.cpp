@@ -1,5 +1,8 @@
 #include "grpc_server_test.hpp"
 
+#include <grpcpp/impl/codegen/client_unary_call.h>
+#include <grpcpp/support/sync_stream.h>
+
 #include <cstring>
 #include <future>
 #include <nlohmann/json.hpp>
@@ -187,7 +190,8 @@ TEST_F(GrpcServerTest, DescribesAModel) {
   inference::ModelReadyRequest ready;
   ready.set_name("none");
   inference::ModelReadyResponse answer;
-  EXPECT_EQ(stub_->ModelReady(&third, ready, &answer).error_code(), StatusCode::NOT_FOUND);
+  ASSERT_TRUE(stub_->ModelReady(&third, ready, &answer).ok()) << "a client polls before a load";
+  EXPECT_FALSE(answer.ready());
 }
 
 TEST_F(GrpcServerTest, LoadsAndUnloads) {
@@ -230,6 +234,82 @@ TEST_F(GrpcServerTest, NonsenseOnTheConnectionIsNoCall) {
   connection.send("GET / HTTP/1.1\r\n\r\n");
   EXPECT_TRUE(infer(echo_request()).ok());
   EXPECT_EQ(service_.announced().size(), 1U);
+}
+
+/// grpc.health.v1: 1 is SERVING, 2 NOT_SERVING. These messages look the same on the wire.
+std::uint64_t health(const std::shared_ptr<grpc::Channel>& channel, const std::string& service) {
+  inference::ModelReadyRequest request;
+  request.set_name(service);
+  inference::StatisticDuration response;
+  grpc::ClientContext context;
+  const grpc::internal::RpcMethod method("/grpc.health.v1.Health/Check",
+                                         grpc::internal::RpcMethod::NORMAL_RPC, channel);
+  const grpc::Status status =
+      grpc::internal::BlockingUnaryCall(channel.get(), method, &context, request, &response);
+  return status.ok() ? response.count() : 1000 + static_cast<std::uint64_t>(status.error_code());
+}
+
+// Prevents: a client that watches the server's health keeps it for all of --drain-s at each update.
+TEST_F(GrpcServerTest, AWatcherOfTheHealthDoesNotKeepTheServer) {
+  grpc::ClientContext context;
+  const grpc::internal::RpcMethod method("/grpc.health.v1.Health/Watch",
+                                         grpc::internal::RpcMethod::SERVER_STREAMING, channel_);
+  const std::unique_ptr<grpc::ClientReader<inference::StatisticDuration>> watch(
+      grpc::internal::ClientReaderFactory<inference::StatisticDuration>::Create(
+          channel_.get(), method, &context, inference::ModelReadyRequest()));
+  inference::StatisticDuration response;
+  ASSERT_TRUE(watch->Read(&response));
+  const auto begin = std::chrono::steady_clock::now();
+  server_->finish(begin + 2min);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 1min);
+  while (watch->Read(&response)) {
+  }
+  static_cast<void>(watch->Finish());
+}
+
+// Prevents: a request that takes seconds to arrive, or to be answered, is cut off at the end of the
+// server.
+TEST_F(GrpcServerTest, TheEndWaitsForInferencesThatHaveBegun) {
+  grpc::ClientContext context;
+  const auto stream = call("/inference.GRPCInferenceService/ModelInfer", context);
+  ASSERT_TRUE(eventually([&] { return service_.announced().size() == 1; }));
+  const auto end = std::async(std::launch::async,
+                              [&] { server_->finish(std::chrono::steady_clock::now() + 2min); });
+  // Longer than the quiet second and what other calls have after that.
+  std::this_thread::sleep_for(4s);
+  stream->Write(echo_request());
+  stream->WritesDone();
+  EXPECT_TRUE(stream->Read(&response_));
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+// Prevents: the probes of Kubernetes and of load balancers fail, or see a server that leaves as
+// ready.
+TEST_F(GrpcServerTest, AnswersTheHealthProtocol) {
+  const std::string service = "inference.GRPCInferenceService";
+  ASSERT_TRUE(test::eventually([&] { return health(channel_, "") == 1; }));
+  EXPECT_EQ(health(channel_, service), 1U);
+  EXPECT_EQ(health(channel_, "other"), 1000U + StatusCode::NOT_FOUND);
+  service_.set_ready(false);
+  EXPECT_TRUE(test::eventually([&] { return health(channel_, "") == 2; }));
+  EXPECT_TRUE(test::eventually([&] { return health(channel_, service) == 2; }));
+}
+
+// Prevents: a call of a minute ends because its client asks every few seconds whether the server is
+// alive. gRPC allows that every 5 minutes by default.
+TEST_F(GrpcServerTest, AClientMayPing) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 5'500);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const auto channel = grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(server_->port()),
+                                                 grpc::InsecureChannelCredentials(), arguments);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + 25s);
+  const auto stub = inference::GRPCInferenceService::NewStub(channel);
+  const grpc::Status status = stub->ModelInfer(&context, echo_request("stuck"), &response_);
+  EXPECT_EQ(status.error_code(), StatusCode::DEADLINE_EXCEEDED) << status.error_message();
 }
 
 }  // namespace

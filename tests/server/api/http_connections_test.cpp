@@ -153,6 +153,7 @@ TEST_F(HttpServerTest, ConnectionsOverTheLimitAreTurnedAway) {
 TEST_F(HttpServerTest, TheLongestIdleConnectionMakesWayForANewOne) {
   HttpServer::Options options;
   options.max_connections = 3;
+  options.spare_after = 0ms;
   restart(options);
   auto busy = connect();
   busy.send(http_request("POST", "/v2/models/stuck/infer", echo_body()));
@@ -170,10 +171,30 @@ TEST_F(HttpServerTest, TheLongestIdleConnectionMakesWayForANewOne) {
   EXPECT_EQ(service_.unanswered(), 1U) << "a request lost its connection";
 }
 
+// Prevents: a client that sends one request after another loses its connection between two, and
+// does not know whether the next one has run.
+TEST_F(HttpServerTest, ABusyClientKeepsItsConnection) {
+  HttpServer::Options options;
+  options.max_connections = 2;
+  restart(options);
+  auto first = connect();
+  auto second = connect();
+  for (int i = 0; i < 5; ++i) {
+    for (auto* each : {&first, &second}) {
+      each->send(http_request("GET", "/v2"));
+      const auto reply = each->reply();
+      ASSERT_TRUE(reply) << i;
+      EXPECT_EQ(reply->status, 200);
+    }
+    EXPECT_EQ(connect().reply()->status, 503) << "the new one is refused";
+  }
+}
+
 // Prevents: clients that never end their headers, or only read their refusal, keep others out.
 TEST_F(HttpServerTest, AConnectionWithoutAWholeHeadMakesWay) {
   HttpServer::Options options;
   options.max_connections = 2;
+  options.spare_after = 0ms;
   restart(options);
   auto dripping = connect();
   dripping.send("GET /v2 HTTP/1.1\r\nX: ");

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cctype>
 #include <stdexcept>
+#include <utility>
 
 namespace sluice::test {
 namespace {
@@ -84,6 +85,11 @@ std::optional<RawHttp::Reply> RawHttp::reply() {
   reply.body = received_.substr(0, size);
   received_.erase(0, size);
   return reply;
+}
+
+std::string RawHttp::rest() {
+  while (receive()) continue;
+  return std::move(received_);
 }
 
 bool RawHttp::closed(std::chrono::milliseconds limit) {

@@ -28,6 +28,8 @@ class RawHttp {
   void reset();
   /// The next reply; nothing if the connection ends before.
   std::optional<Reply> reply();
+  /// All that comes until the server closes the connection.
+  std::string rest();
   /// Whether the server closes the connection within the limit without sending anything more.
   bool closed(std::chrono::milliseconds limit);
 

@@ -62,6 +62,23 @@ TEST_F(TrainStoreTest, ValuesArePassedAsTheyAre) {
               ElementsAre("--a", "x y; rm -rf /", "--b", ""));
 }
 
+// Prevents: a client gives the trainer an option that nobody meant it to have.
+TEST_F(TrainStoreTest, AValueIsNoOption) {
+  for (const char* const args : {"a=--exec", "a=-c", "a= -", "a=1, b=-x", "a=-1x"}) {
+    EXPECT_THAT(error_of([&] { static_cast<void>(parse_train_args(args)); }),
+                HasSubstr("looks like an option"))
+        << args;
+  }
+  EXPECT_THAT(parse_train_args("lr=-0.5, n=-3, e=-1e-4"),
+              ElementsAre("--lr", "-0.5", "--n", "-3", "--e", "-1e-4"));
+  EXPECT_THAT(error_of([] { static_cast<void>(parse_train_args("mode=normal")); }),
+              HasSubstr("mode"));
+  for (const std::string& args : {std::string("a=1\n--b"), std::string("a=1\0x", 5)}) {
+    EXPECT_THAT(error_of([&] { static_cast<void>(parse_train_args(args)); }),
+                HasSubstr("control character"));
+  }
+}
+
 TEST_F(TrainStoreTest, RefusesWhatIsNoJob) {
   const auto refusal = [&](const std::string& job) {
     return error_of([&] { static_cast<void>(store().command(job, "", Mode::kNormal)); });

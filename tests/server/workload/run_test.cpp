@@ -61,9 +61,10 @@ class RunTest : public testing::Test {
   const TempFolder folder_;
   const std::filesystem::path train_ = folder_.file("train");
   const bool made_ = std::filesystem::create_directories(train_);
-  Process server_{{SLUICE_TEST_PROGRAM, "serve", "--models", "dummy[2]", "--train-store",
-                   train_.string(), "-p", "0", "--http", "0", "--json"},
-                  {.err = folder_.file("server.log")}};
+  Process server_{
+      {SLUICE_TEST_PROGRAM, "serve", "--models", "dummy[2]", "--train-store", train_.string(),
+       "--allow-control", "--drain-delay-s", "0", "-p", "0", "--http", "0", "--json"},
+      {.err = folder_.file("server.log")}};
   int grpc_port_ = 0;
   int http_port_ = 0;
 };

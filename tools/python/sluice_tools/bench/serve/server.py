@@ -50,7 +50,8 @@ class Server:
         self.name = name
         self.records_file = folder / f"{name}.jsonl"
         self.records_file.unlink(missing_ok=True)
-        words = ["--config", self._config, "-p", "0", "--http", "0", "--json"]
+        words = ["--config", self._config, "-p", "0", "--http", "0", "--json", "--allow-control"]
+        words += ["--drain-delay-s", "0"]
         words += ["--records", self.records_file] if records else []
         words += ["--store", setting.store, *options]
         words += ["--gpu", setting.gpu, "--device", setting.device]
