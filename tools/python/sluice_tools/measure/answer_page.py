@@ -104,11 +104,11 @@ def _charts(entries: list[Entry], kind: str) -> str:
     """One for each subject and mode, in the same colours."""
     blocks = table.blocks(entries)
     names = list(dict.fromkeys(entry.cell for entry in entries if entry.together))
-    drawn = [
-        one.html(", ".join(filter(None, key)) if len(blocks) > 1 else "")
-        for key, block in blocks
-        if (one := chart(block, names, kind))
-    ]
+    drawn = []
+    for key, block in blocks:
+        if one := chart(block, names, kind):
+            one.caption = "" if drawn else one.caption
+            drawn.append(one.html(", ".join(filter(None, key)) if len(blocks) > 1 else ""))
     return "".join(["<h2>Latency against speed</h2>", *drawn]) if drawn else ""
 
 

@@ -9,7 +9,7 @@ WIDTH, HEIGHT = 640, 380
 LEFT, RIGHT, TOP, BOTTOM = 72, 36, 16, 46
 COLOURS = ("#3b82f6", "#d97706", "#059669", "#d6476b", "#8b5cf6", "#64748b", "#0891b2", "#a16207")
 GREY = "#8a8f98"
-_LOG_TICKS = tuple(digit * 10.0**power for power in range(-6, 9) for digit in (1, 1.2, 1.5, 2, 3, 4, 6, 8))
+_LOG_TICKS = tuple(digit * 10.0**power for power in range(-6, 9) for digit in (1, 1.2, 1.5, 2, 3, 4, 6))
 
 
 def colour_of(place: int) -> str:
