@@ -71,6 +71,16 @@ class Nvml {
     return nullptr;
   }
 
+  /// Percent of the time; nothing if NVML does not say.
+  [[nodiscard]] std::optional<unsigned> utilization(NvmlDevice device) const {
+    struct {
+      unsigned gpu = 0;
+      unsigned memory = 0;
+    } used;  // nvmlUtilization_t
+    const int result = call<int(NvmlDevice, void*)>("nvmlDeviceGetUtilizationRates", device, &used);
+    return result == kNvmlSuccess ? std::optional(used.gpu) : std::nullopt;
+  }
+
   /// What one of NVML's lists of processes has for the device.
   [[nodiscard]] std::vector<NvmlProcess> processes(const char* list, NvmlDevice device) const {
     std::vector<NvmlProcess> found(64);
@@ -161,6 +171,14 @@ std::vector<GpuProcess> gpu_processes(const std::string& uuid) {
     }
   }
   return found;
+}
+
+std::optional<double> gpu_utilization(const std::string& uuid) {
+  const Nvml nvml;
+  NvmlDevice device = nvml.device(uuid);
+  if (device == nullptr) return std::nullopt;
+  const auto percent = nvml.utilization(device);
+  return percent ? std::optional(std::min(*percent, 100U) / 100.0) : std::nullopt;
 }
 
 bool in_initial_pid_namespace() {

@@ -46,6 +46,10 @@ struct GpuProcess {
 /// writes it), from NVML. The MPS server is left out. Empty if there is no NVML or no such GPU.
 [[nodiscard]] std::vector<GpuProcess> gpu_processes(const std::string& uuid);
 
+/// The part of the last second or less in which the GPU with this UUID ran a kernel, 0 to 1, from
+/// NVML. Nothing if there is no NVML or no such GPU, or for a MIG instance.
+[[nodiscard]] std::optional<double> gpu_utilization(const std::string& uuid);
+
 /// Outside the initial pid namespace, as in a container, an older driver reports pids that mean
 /// nothing here.
 [[nodiscard]] bool in_initial_pid_namespace();

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/metrics_text.hpp"
-#include "base/processes.hpp"
 #include "base/user_name.hpp"
 #include "controller/clients.hpp"
+#include "controller/device_metrics.hpp"
 #include "shm/entry_names.hpp"
 #include "shm/gates.hpp"
 #include "shm/labels.hpp"
@@ -50,10 +50,6 @@ struct Row {
     return all;
   }
 };
-
-std::string device_name(const shm::Board& board, std::uint8_t index) {
-  return index < board.devices.size() ? base::format_uuid(board.devices[index].uuid) : "unknown";
-}
 
 /// The user's labels follow those of Sluice. Their prefix keeps them apart.
 void identify(const shm::Board& board, Row& row, bool with_user) {
@@ -345,19 +341,6 @@ void write_entries(MetricsText& out, const std::vector<Row>& rows) {
   });
 }
 
-/// A device that nobody has tried has no sample.
-void write_slice_answers(MetricsText& out, const shm::Board& board) {
-  using Kind = shm::SliceAnswer::Kind;
-  out.family("sluice_device_slices_obeyed", "gauge",
-             "Whether the GPU obeys time slices; no sample: no answer yet.");
-  for (std::size_t i = 0; i < board.devices.size(); ++i) {
-    const Kind kind = shm::SliceAnswer::unpack(board.slice_answers[i].load()).kind;
-    if (board.devices[i].used.load() == 0 || kind == Kind::kNone) continue;
-    out.sample({{"device", device_name(board, static_cast<std::uint8_t>(i))}},
-               kind == Kind::kObeyed ? 1 : 0);
-  }
-}
-
 void write_controller(MetricsText& out, const shm::Board& board, const Tally& tally,
                       std::uint64_t now_ns) {
   const std::uint64_t beat = board.heartbeat_ns.load();
@@ -389,28 +372,30 @@ void write_controller(MetricsText& out, const shm::Board& board, const Tally& ta
   }
 }
 
-/// GPUs without such a process have no samples.
-void write_outside(MetricsText& out, const shm::Board& board,
-                   const std::vector<shm::OutsideProcess>& outside) {
-  std::map<int, std::pair<double, double>> devices;  // processes and bytes
-  for (const shm::OutsideProcess& process : outside) {
-    auto& [processes, bytes] = devices[process.device];
-    processes += 1;
-    bytes += static_cast<double>(process.memory_bytes.value_or(0));
+/// The two p99 that show what best effort costs jobs. No sample for fewer than 100 jobs.
+void write_job_use(MetricsText& out, const std::vector<Row>& rows,
+                   const std::map<int, JobUse>& jobs) {
+  out.family("sluice_client_job_seconds", "gauge",
+             "p99 of jobs of the last one or two days, next to best effort and without it.");
+  for (const Row& row : rows) {
+    const auto use = jobs.find(static_cast<int>(std::stoul(row.index)));
+    if (use == jobs.end()) continue;
+    const auto add = [&](const char* best_effort, const DurationBins& bins) {
+      const auto p99_ns = bins.p99_ns();
+      if (p99_ns)
+        out.sample(row.labels({{"best_effort", best_effort}, {"quantile", "0.99"}}),
+                   seconds(*p99_ns));
+    };
+    add("works", use->second.mixed);
+    add("idle", use->second.alone);
   }
-  const auto label = [&](int device) {
-    return MetricsText::Labels{{"device", device_name(board, static_cast<std::uint8_t>(device))}};
-  };
-  out.family("sluice_outside_processes", "gauge", "Processes that use the GPU without a slot.");
-  for (const auto& [device, sums] : devices) out.sample(label(device), sums.first);
-  out.family("sluice_outside_memory_bytes", "gauge", "GPU memory of these processes.");
-  for (const auto& [device, sums] : devices) out.sample(label(device), sums.second);
 }
 
 }  // namespace
 
 std::string exposition(const shm::Board& board, const Tally& tally, std::uint64_t now_ns,
-                       const std::vector<shm::OutsideProcess>& outside, Show show) {
+                       const std::vector<shm::OutsideProcess>& outside, const Lookout::Use& use,
+                       Show show) {
   const std::vector<Row> rows = read_rows(board, show.users);
   MetricsText out;
   write_controller(out, board, tally, now_ns);
@@ -422,8 +407,8 @@ std::string exposition(const shm::Board& board, const Tally& tally, std::uint64_
   write_job_times(out, rows);
   write_steps(out, rows);
   write_entries(out, rows);
-  write_outside(out, board, outside);
-  write_slice_answers(out, board);
+  write_job_use(out, rows, use.jobs);
+  write_devices(out, board, outside, use.devices);
   return out.take();
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "controller/lookout.hpp"
 #include "controller/tally.hpp"
 #include "shm/board.hpp"
 #include "shm/snapshot.hpp"
@@ -22,6 +23,6 @@ struct Show {
 [[nodiscard]] std::string exposition(const shm::Board& board, const Tally& tally,
                                      std::uint64_t now_ns,
                                      const std::vector<shm::OutsideProcess>& outside = {},
-                                     Show show = {});
+                                     const Lookout::Use& use = {}, Show show = {});
 
 }  // namespace sluice::controller

@@ -18,8 +18,8 @@
 #include "base/error.hpp"
 #include "base/install.hpp"
 #include "controller/http_server.hpp"
+#include "controller/lookout.hpp"
 #include "controller/metrics_address.hpp"
-#include "controller/outsiders.hpp"
 #include "controller/slice_answers.hpp"
 #include "shm/outside.hpp"
 
@@ -102,20 +102,20 @@ void add_program_options(CLI::App& app, ProgramOptions& options) {
 
 void serve(Daemon& daemon, const ProgramOptions& options, const std::string& session,
            const std::string& ready, Show show) {
+  const Lookout lookout(daemon.board(), session);
   std::list<HttpServer> servers;
   std::string urls;
   for (const std::string& where : options.metrics) {
     const MetricsAddress address = *parse_metrics_address(where);
     show.commands = address.is_unix();
-    servers.emplace_back(address, [&daemon, &session, show] {
+    servers.emplace_back(address, [&daemon, &session, &lookout, show] {
       const std::uint64_t now_ns = base::monotonic_ns();
       const shm::Snapshot snapshot = shm::take_snapshot(daemon.board(), now_ns);
       return exposition(daemon.board(), daemon.tally(), now_ns,
-                        shm::find_outside(snapshot, session), show);
+                        shm::find_outside(snapshot, session), lookout.use(), show);
     });
     urls += " metrics=" + servers.back().url();
   }
-  const Outsiders outsiders(daemon.board(), session);
   const SliceCheck slices(
       daemon.board(), daemon.tally(),
       {.when = options.check_slices,

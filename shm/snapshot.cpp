@@ -267,6 +267,7 @@ Snapshot take_snapshot(const Board& board, std::uint64_t now_ns) {
       snapshot.controller_pid != 0 && snapshot.heartbeat_age_ns < kHeartbeatLostNs;
   snapshot.controller_starts = board.controller_starts.load();
   snapshot.max_hold_ns = board.max_hold_ns.load();
+  snapshot.gain = gain_words(board).load();
   for (std::size_t i = 0; i < board.devices.size(); ++i) {
     const Device& device = board.devices[i];
     if (device.used.load() == 0) continue;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "shm/board.hpp"
+#include "shm/gain.hpp"
 #include "shm/labels.hpp"
 #include "shm/slice_answer.hpp"
 
@@ -176,6 +177,7 @@ struct Snapshot {
   std::uint64_t max_hold_ns = 0;
   /// What the node service says about itself; empty for a user's own session. Not from the board.
   std::string service;
+  Gain gain;  ///< As the controller saw last.
   std::vector<DeviceSnapshot> devices;
   std::vector<ClientSnapshot> clients;  ///< By device, priority (highest first) and pid.
   std::vector<OutsideProcess> outside;  ///< Not from the board: see outside.hpp.

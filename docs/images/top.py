@@ -31,7 +31,7 @@ def _frame(build: Path) -> list[str]:
         for name, priority, options in _CLIENTS
     ]
     try:
-        time.sleep(5)
+        time.sleep(16)  # what the session has gained is there after ten
         shown = subprocess.run([sluice, "top", "--interval", "2"], env=environment, stdout=subprocess.PIPE, check=True)
     finally:
         for client in clients:

@@ -62,6 +62,16 @@ TEST_F(GpuProcesses, OfAGpuThatNvmlDoesNotKnowAreNone) {
   EXPECT_TRUE(gpu_processes("").empty());
 }
 
+// Prevents: 0 % said of a GPU of which NVML says nothing, and the share of its memory taken.
+TEST_F(GpuProcesses, KeepTheGpuBusyAsNvmlSays) {
+  EXPECT_EQ(gpu_utilization(kUuid), std::nullopt) << "a MIG instance";
+  nvml_->utilization = {83, 12};
+  EXPECT_EQ(gpu_utilization(kUuid), 0.83);
+  EXPECT_EQ(gpu_utilization("GPU-ffffffff-4455-6677-8899-aabbccddeeff"), std::nullopt);
+  nvml_->utilization = {101, 0};
+  EXPECT_EQ(gpu_utilization(kUuid), 1.0);
+}
+
 // Prevents: a warning of MPS itself, which is listed with the memory of its clients.
 TEST_F(GpuProcesses, AreWithoutTheMpsServer) {
   test::ForkedChild server([] {

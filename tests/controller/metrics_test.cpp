@@ -279,6 +279,36 @@ TEST(Metrics, EverySeriesOfAClientHasItsLabels) {
   }
 }
 
+// Prevents: a p99 of few jobs, and a GPU that is said to be idle where NVML says nothing.
+TEST(Metrics, GpuUseAndPercentilesAreThoseOfTheLedger) {
+  const auto board = example_board();
+  controller::Lookout::Use use;
+  use.devices[2] = {.shared_ns = 100'000'000'000,
+                    .critical_ns = 20'000'000'000,
+                    .best_effort_ns = 50'000'000'000};
+  for (int job = 0; job < 200; ++job) use.jobs[4].mixed.add(10'000'000);
+  use.jobs[4].alone.add(10'000'000);
+  auto samples = parse(exposition(*board, Tally(), 1'040'000'000, {}, use));
+  const std::string gpu = R"({device="GPU-abababab-abab-abab-abab-abababababab")";
+  EXPECT_EQ(samples["sluice_device_shared_seconds_total" + gpu + "}"], 100);
+  EXPECT_EQ(samples["sluice_device_used_seconds_total" + gpu + R"(,by="critical"})"], 20);
+  EXPECT_EQ(samples["sluice_device_used_seconds_total" + gpu + R"(,by="best_effort"})"], 50);
+  EXPECT_EQ(samples.count("sluice_device_busy_seconds_total" + gpu + "}"), 0U);
+  std::map<std::string, double> quantiles;
+  for (const auto& [name, value] : samples) {
+    if (name.starts_with("sluice_client_job_seconds{")) quantiles[name] = value;
+  }
+  ASSERT_EQ(quantiles.size(), 1U);
+  EXPECT_NE(quantiles.begin()->first.find(R"(best_effort="works",quantile="0.99"})"),
+            std::string::npos);
+  EXPECT_NEAR(quantiles.begin()->second, 0.01, 0.0002);
+  use.devices[2].seen_ns = 90'000'000'000;
+  use.devices[2].busy_ns = 80'000'000'000;
+  samples = parse(exposition(*board, Tally(), 1'040'000'000, {}, use));
+  EXPECT_EQ(samples["sluice_device_busy_seconds_total" + gpu + "}"], 80);
+  EXPECT_EQ(samples["sluice_device_seen_seconds_total" + gpu + "}"], 90);
+}
+
 // Prevents: secrets in arguments, read by any user of the machine: a loopback port asks nobody.
 TEST(Metrics, CommandLinesAreNotOnThePage) {
   const auto board = example_board();
@@ -287,7 +317,7 @@ TEST(Metrics, CommandLinesAreNotOnThePage) {
       exposition(*board, Tally(), 1'040'000'000, {{2, 9, "other --token=hunter2", {}, false}});
   EXPECT_EQ(page.find("hunter2"), std::string::npos) << page;
   EXPECT_EQ(page.find("token"), std::string::npos) << page;
-  const std::string own = exposition(*board, Tally(), 1'040'000'000, {}, {.commands = true});
+  const std::string own = exposition(*board, Tally(), 1'040'000'000, {}, {}, {.commands = true});
   EXPECT_NE(own.find(R"(,command="serve --token=hunter2"})"), std::string::npos) << own;
 }
 

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import browser
 import pytest
@@ -70,6 +71,15 @@ def test_no_bar_is_cut(bare_p99):
     assert len(ticks) >= 2 and all(one - other > 18 for one, other in itertools.pairwise(ticks))
 
 
+def test_each_of_several_measurements_has_a_name_and_a_chart():
+    two = [replace(one, subject=name) for name in ("a+b", "c+<d>") for one in entries()]
+    page = render(two)
+    assert page.count("<svg") == 2 and "<h3>c+&lt;d&gt;, time-sliced</h3>" in page
+    assert page.count("<tr class=first>") == 2 and "<th class=left>what</th>" in page
+    colours = re.findall(r'background:(#\w+)"></span>bare', page)
+    assert len(colours) == 2 and len(set(colours)) == 1
+
+
 @pytest.mark.skipif(not browser.find(), reason=f"none of {browser.BROWSERS} is installed")
 @pytest.mark.parametrize("width", [390, 1240])
 def test_it_fits_a_phone_and_asks_nobody(tmp_path, width):
@@ -88,8 +98,10 @@ def test_it_fits_a_phone_and_asks_nobody(tmp_path, width):
 
 def test_it_needs_no_package(tmp_path):
     blocked = "import sys; sys.modules |= dict.fromkeys(('plotly', 'jinja2', 'numpy', 'pandas')); "
+    names = ("compare.show", "demo.cli", "bench.programs.report", "bench.llm.report")
+    modules = ", ".join(f"sluice_tools.{name}" for name in names)
     subprocess.run(
-        [sys.executable, "-c", blocked + "import sluice_tools.compare.show, sluice_tools.demo.cli"],
+        [sys.executable, "-c", f"{blocked} import {modules}"],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         check=True,
     )

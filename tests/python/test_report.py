@@ -4,6 +4,7 @@ import csv
 import importlib.util
 import json
 import re
+import subprocess
 import sys
 
 import numpy as np
@@ -385,6 +386,22 @@ def test_without_the_packages(tmp_path, report, monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "plotly" else found(name))
     assert "./x reports" in one_line(report(tmp_path), 2)
+
+
+def test_pandas_is_needed_for_a_trace_only(tmp_path):
+    hide = f"import sys; sys.path[:] = {sys.path}; sys.modules['pandas'] = None;"
+    run = "from sluice_tools.report.cli import main; sys.exit(main())"
+
+    def made(folder):
+        return subprocess.run(
+            [sys.executable, "-c", f"{hide} {run}", str(folder)], capture_output=True, text=True, check=False
+        )
+
+    assert made(pair(tmp_path / "plain")).returncode == 0
+    assert (tmp_path / "plain" / "report.html").exists()
+    refused = made(traced_pair(tmp_path / "traced"))
+    assert refused.returncode == 2 and "has no pandas: run ./x reports" in refused.stderr
+    assert refused.stderr.count("\n") == 1
 
 
 def test_thinning_keeps_what_matters():

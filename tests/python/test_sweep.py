@@ -1,6 +1,7 @@
 """`sluice sweep`: what is run, which value is best, and the delay model on figures made by it."""
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from report_runs import MS, traced_pair
 from sluice_tools.errors import CommandError
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL
-from sluice_tools.sweep import cli, delay, objective, outcome, plan
+from sluice_tools.sweep import cli, delay, figures, objective, outcome, plan
 from trace_files import TraceFile
 
 EXPERIMENT = {
@@ -72,11 +73,11 @@ def words(p50, slowdown):
 
 
 def test_the_best_value():
-    figures = {"sync:1": words(1.05, 1.3), "sync:2": words(1.15, 1.2), "sync:8": words(1.5, 1.1)}
-    assert objective.best(figures, objective.parse(objective.DEFAULT)) == ("sync:2", True)
-    assert objective.best(figures, objective.parse("p50 with slowdown <= 1.25")) == ("sync:2", True)
-    assert objective.best(figures, objective.parse("p50")) == ("sync:1", True)
-    assert objective.best(figures, objective.parse("slowdown with p50 <= 1.0")) == ("sync:1", False)
+    found = {"sync:1": words(1.05, 1.3), "sync:2": words(1.15, 1.2), "sync:8": words(1.5, 1.1)}
+    assert objective.best(found, objective.parse(objective.DEFAULT)) == ("sync:2", True)
+    assert objective.best(found, objective.parse("p50 with slowdown <= 1.25")) == ("sync:2", True)
+    assert objective.best(found, objective.parse("p50")) == ("sync:1", True)
+    assert objective.best(found, objective.parse("slowdown with p50 <= 1.0")) == ("sync:1", False)
     assert objective.best({}, objective.parse("p50")) == (None, False)
 
 
@@ -154,6 +155,36 @@ def test_no_value_is_named_best_from_a_few_jobs():
     policies = ["sync:1", "sync:2", "sync:4"]
     found = outcome.judge(list(rows(policies, jobs=1)), "A", "B", policies, objective.parse(objective.DEFAULT), None)
     assert found.answer().startswith("No value is named best: a cell has 1 job of a model")
+    (chart,) = figures.inflation(found, "")
+    assert chart.upright == [], "a winner is drawn that the text denies"
+    assert outcome.following(found) == ["enough jobs for an answer: the same command with a longer `--duration`"]
+
+
+def test_no_dominated_value_is_named_best():
+    words = {"sync:1": (1.1, 1.5), "sync:2": (1.1, 1.5), "sync:4": (1.0, 1.5)}
+    found = {policy: {"p50": p50, "p99": 2, "mean": p50, "slowdown": slow} for policy, (p50, slow) in words.items()}
+    assert objective.best(found, objective.parse("slowdown")) == ("sync:4", True)
+    assert objective.best(found, objective.parse("slowdown with p99 <= 1.5")) == ("sync:4", False)
+
+
+@pytest.mark.parametrize("off", [1, 30])
+def test_the_charts_cut_nothing(off):
+    """A prediction far off, a bar, and the limit of the objective are all inside."""
+    policies = ["sync:1", "sync:2", "sync:4", "sync:10"]
+    queue = delay.Queue(np.array([5 * off, 5 * off]), 0.1 * off)
+    found = outcome.judge(list(rows(policies)), "A", "B", policies, objective.parse("slowdown with p50 <= 3"), queue)
+    charts = [*figures.inflation(found, ""), *(chart for _, chart in figures.delays(found, ""))]
+    assert len(charts) == 3
+    assert charts[0].upright == [(plan.policy(found.best).number, found.best)]
+    for chart in charts:
+        places = [
+            (float(x), float(y))
+            for points in re.findall(r'points="([^"]+)"', chart.html())
+            for x, _, y in (point.partition(",") for point in points.split())
+        ]
+        places += [(72, float(y)) for y in re.findall(r'(?:cy|y1|y2)="([0-9.-]+)"', chart.html())]
+        assert len(places) > 8
+        assert all(72 <= x <= 604 and 16 <= y <= 334.05 for x, y in places), places
 
 
 def test_a_cell_in_which_no_job_ended(tmp_path):
@@ -168,7 +199,7 @@ def test_a_cell_in_which_no_job_ended(tmp_path):
         for row in rows(policies)
     ]
     found = outcome.judge(some, "A", "B", policies, objective.parse(objective.DEFAULT), None)
-    assert (found.best, found.errors) == ("sync:1", None)
+    assert (found.best, found.errors) == (None, None)
     assert "| sync:2 | 0 | - | - |" in outcome.markdown(found, "kind")
 
 

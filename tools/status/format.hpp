@@ -11,6 +11,12 @@ namespace sluice::tools {
 /// The session as text. Lines fit `columns`, from 80 on.
 std::string status_text(const shm::Snapshot& snapshot, const std::string& session,
                         std::size_t columns = 80);
+/// Whether anything is known of a gain. Nobody counts without a controller.
+bool has_gain(const shm::Snapshot& snapshot);
+/// "since 09:00: critical p99 1.10 x alone (target kept 99.2 %), GPU busy ~83 %, ..." in one line,
+/// or in several where it needs more than `columns`. Empty while nothing is known
+/// (docs/reference/gain.md).
+std::vector<std::string> gain_notes(const shm::Snapshot& snapshot, std::size_t columns);
 /// Launches by client and driver entry.
 std::string coverage_text(const shm::Snapshot& snapshot);
 /// Everything in the snapshot, with the coverage.

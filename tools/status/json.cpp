@@ -95,6 +95,25 @@ Json steps_json(const shm::StepsSnapshot& steps) {
           {"kinds", kinds}};
 }
 
+/// Null while nothing is known; values that are not known are null.
+Json gain_json(const shm::Snapshot& snapshot) {
+  const shm::Gain& gain = snapshot.gain;
+  if (!has_gain(snapshot)) return nullptr;
+  const auto known = [](auto value, double scale) {
+    return value == 0 ? Json() : Json(static_cast<double>(value) / scale);
+  };
+  const bool busy = gain.busy_ns != 0;
+  const bool divided = gain.best_effort_ns != shm::Gain::kUnknown;
+  return {{"seconds", static_cast<double>(snapshot.taken_ns - gain.since_ns) / 1e9},
+          {"shared_ns", gain.shared_ns},
+          {"busy_ns", busy ? Json(gain.busy_ns) : Json()},
+          {"busy_from", !busy ? Json() : Json(gain.measured ? "nvml" : "learned durations")},
+          {"best_effort_ns", busy && divided ? Json(gain.best_effort_ns) : Json()},
+          {"critical_p99_ns", gain.p99_ns == 0 ? Json() : Json(gain.p99_ns)},
+          {"times_alone", known(gain.percent_of_alone, 100)},
+          {"target_kept", gain.jobs_kept == 0 ? Json() : Json((gain.jobs_kept - 1) / 10'000.0)}};
+}
+
 Json labels_json(const shm::Labels& labels) {
   Json json = Json::object();
   for (const auto& [key, value] : labels) json[key] = value;
@@ -175,6 +194,7 @@ Json status_object(const shm::Snapshot& snapshot, const std::string& session) {
                         {"starts", snapshot.controller_starts},
                         {"max_hold_ns", snapshot.max_hold_ns}};
   json["service"] = snapshot.service.empty() ? Json() : Json(snapshot.service);
+  json["gain"] = gain_json(snapshot);
   json["devices"] = Json::array();
   for (const shm::DeviceSnapshot& device : snapshot.devices) {
     json["devices"].push_back({{"index", device.index},

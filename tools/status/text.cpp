@@ -316,6 +316,7 @@ std::string status_text(const shm::Snapshot& snapshot, const std::string& sessio
                         shm::answer_text(device.slices));
   }
   columns = std::max<std::size_t>(columns, 80);
+  for (const std::string& note : gain_notes(snapshot, columns)) text += note + "\n";
   for (const std::string& note : outside_notes(snapshot, columns)) {
     text += shortened(note, columns) + "\n";
   }

@@ -203,7 +203,7 @@ std::vector<Column> choose_columns(const View& view, std::size_t columns) {
       {"LNCH/S", 6, true, [](C, R r) { return short_number(r.launches_per_s); }},
       {"JOBS/S", 6, true, [](C, R r) { return short_number(r.jobs_per_s); }},
       {"P50", 6, true, [](C, R r) { return jobs_cell(r, r.p50_ns); }},
-      {"P99", 6, true, [](C, R r) { return jobs_cell(r, r.p99_ns); }},
+      {"MAX", 6, true, [](C, R r) { return jobs_cell(r, r.max_ns); }},
       {"N", 2, true, [](C, R r) { return std::to_string(r.jobs); }},
       {"HISTORY", history, false,
        [history](C c, R) { return sparkline(c.recent_jobs_ns, history); }}};
@@ -217,7 +217,7 @@ std::vector<Column> choose_columns(const View& view, std::size_t columns) {
   });
   const std::size_t name = std::min(longest_name(view), kUsualName);
   make_room(chosen, columns, name, {"HISTORY", "GPU", "N", "GPU%", "P50", "USER", "MEM", "TARGET"});
-  make_room(chosen, columns, kLeastName, {"POLICY", "LNCH/S", "HELD", "P99"});
+  make_room(chosen, columns, kLeastName, {"POLICY", "LNCH/S", "HELD", "MAX"});
   const std::size_t used = width_of(chosen);
   chosen.push_back(
       {"NAME", columns > used ? columns - used : 0, false, [](C c, R) { return c.name; }});

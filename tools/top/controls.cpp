@@ -96,6 +96,13 @@ void Controls::select(const View& view, std::ptrdiff_t step) {
   selected_ = view.now.clients[shown[static_cast<std::size_t>(row)]];
 }
 
+std::string_view Controls::keys() const {
+  if (mode_ == Mode::kHelp) return "any key: back   q quit";
+  if (mode_ == Mode::kFilter) return "Enter: keep the filter   Esc: show all";
+  if (mode_ == Mode::kPolicy) return "Enter: change the policy   Esc: leave it";
+  return "? help   up/down select   p policy   s sort   / filter   q quit";
+}
+
 std::vector<std::string> Controls::lines() const {
   std::vector<std::string> shown;
   if (mode_ == Mode::kFilter) shown.push_back("filter: " + filter_ + "_");

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/top/view.hpp"
@@ -40,6 +41,8 @@ class Controls {
   }
   /// The position of the selected client in rows(view).
   [[nodiscard]] std::optional<std::size_t> selected(const View& view) const;
+  /// What the keys do now.
+  [[nodiscard]] std::string_view keys() const;
   /// The question that the user answers, and the message.
   [[nodiscard]] std::vector<std::string> lines() const;
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "tools/common/text.hpp"
 #include "tools/status/format.hpp"
@@ -70,10 +71,10 @@ void add_notes(const shm::Snapshot& snapshot, const shm::ClientSnapshot& client,
 std::string totals_of(const View& view) {
   double held = 0;
   std::size_t best_effort = 0;
-  std::uint64_t p99_ns = 0;
+  std::uint64_t max_ns = 0;
   for (std::size_t i = 0; i < view.now.clients.size(); ++i) {
     if (view.now.clients[i].priority > 0) {
-      p99_ns = std::max(p99_ns, view.rates[i].p99_ns);
+      max_ns = std::max(max_ns, view.rates[i].max_ns);
     } else {
       held += view.rates[i].held_share;
       ++best_effort;
@@ -82,8 +83,8 @@ std::string totals_of(const View& view) {
   const std::string share =
       best_effort == 0 ? "-"
                        : fmt::format("{:.0f}%", held * 100 / static_cast<double>(best_effort));
-  return fmt::format("best effort held {}, critical p99 {}", share,
-                     p99_ns == 0 ? "-" : short_duration(p99_ns));
+  return fmt::format("best effort held {}, longest critical job {}", share,
+                     max_ns == 0 ? "-" : short_duration(max_ns));
 }
 
 std::string title_of(const View& view, const std::string& session, const Controls& controls) {
@@ -103,6 +104,7 @@ Frame head_of(const View& view, const std::string& session, const Controls& cont
   for (const shm::DeviceSnapshot& device : view.now.devices) {
     head.push_back({fmt::format("GPU {}: {}", device.index, device.name)});
   }
+  for (const std::string& note : gain_notes(view.now, columns)) head.push_back({note});
   head.push_back({totals_of(view)});
   const std::vector<std::string> lines = controls.lines();
   if (lines.empty()) head.push_back({});
@@ -131,17 +133,36 @@ void add_clients(const View& view, const Controls& controls, std::size_t columns
   if (!all) frame.push_back({fmt::format("... and {} more", rows.size() - shown)});
 }
 
+Frame about_client(const shm::ClientSnapshot& client) {
+  Frame lines{{fmt::format("pid {}: {}", client.pid, client.command), Style::kFaint}};
+  std::vector<std::string> about = usage_notes(client);
+  for (std::string note : {target_note(client), close_note(client), steps_note(client)}) {
+    if (!note.empty()) about.push_back(std::move(note));
+  }
+  for (const std::string& note : about) lines.push_back({"  " + note, Style::kFaint});
+  return lines;
+}
+
+/// In the rows that are left: more about those clients that are not selected.
+void add_others(const View& view, const Controls& controls, std::size_t room, Frame& frame) {
+  const auto selected = controls.selected(view);
+  const std::vector<std::size_t> rows = controls.rows(view);
+  bool first = true;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const Frame about = about_client(view.now.clients[rows[row]]);
+    if (row == selected || about.size() == 1) continue;
+    if (frame.size() + about.size() + (first ? 1 : 0) > room) return;
+    if (std::exchange(first, false)) frame.push_back({});
+    frame.insert(frame.end(), about.begin(), about.end());
+  }
+}
+
 Frame notes_of(const View& view, const Controls& controls, std::size_t columns) {
   Frame notes{{}};
   const std::vector<std::size_t> rows = controls.rows(view);
   if (const auto selected = controls.selected(view)) {
-    const shm::ClientSnapshot& client = view.now.clients[rows[*selected]];
-    notes.push_back({fmt::format("pid {}: {}", client.pid, client.command), Style::kFaint});
-    std::vector<std::string> about = usage_notes(client);
-    if (std::string note = target_note(client); !note.empty()) about.push_back(std::move(note));
-    if (std::string note = close_note(client); !note.empty()) about.push_back(std::move(note));
-    if (std::string note = steps_note(client); !note.empty()) about.push_back(std::move(note));
-    for (const std::string& note : about) notes.push_back({"  " + note, Style::kFaint});
+    const Frame about = about_client(view.now.clients[rows[*selected]]);
+    notes.insert(notes.end(), about.begin(), about.end());
   }
   for (const std::string& note : outside_notes(view.now, columns))
     notes.push_back({note, Style::kWarning});
@@ -155,7 +176,7 @@ Frame help_frame() {
   for (const char* line :
        {"", "?           this page; any key leaves it", "up, down    select a client",
         "p           change the policy of the selected client",
-        "s           sort by priority, name, held, launches, p99",
+        "s           sort by priority, name, held, launches, max",
         "f or /      show only clients whose name, command or pid contains a text",
         "Esc         leave a question; for the filter: show all clients", "q, Ctrl-C   quit", "",
         "HELD     share of the last interval: had work and was held",
@@ -163,11 +184,23 @@ Frame help_frame() {
         "GPU%     share of the interval that its work took on the GPU, an estimate",
         "MEM      device memory that it holds / may hold; !: it has been ordered to free some",
         "TARGET   its target, and the share of its jobs that kept it",
-        "P50, P99 durations of the last N jobs, at most 64",
+        "P50, MAX durations of the last N jobs, at most 64",
         "HISTORY  durations of the last jobs"}) {
     frame.push_back({line});
   }
   return frame;
+}
+
+/// Where there is no room for much, the keys go first.
+bool has_footer(FrameSize size) { return size.rows >= 12; }
+
+/// The rows for all but the keys.
+std::size_t body_rows(FrameSize size) { return size.rows - (has_footer(size) ? 1 : 0); }
+
+void add_footer(Frame& frame, FrameSize size, const Controls& controls) {
+  if (!has_footer(size)) return;
+  frame.resize(body_rows(size));
+  frame.push_back({std::string(controls.keys()), Style::kHeader});
 }
 
 void fit_all(Frame& frame, FrameSize size) {
@@ -184,11 +217,14 @@ Frame make_frame(const View& view, const std::string& session, FrameSize size,
     frame.push_back({"no clients: a program appears at its first call to the driver"});
   } else if (!controls.help()) {
     frame.push_back(header_line(choose_columns(view, size.columns)));
-    const std::size_t room = size.rows > frame.size() ? size.rows - frame.size() : 0;
+    const std::size_t rows = body_rows(size);
+    const std::size_t room = rows > frame.size() ? rows - frame.size() : 0;
     add_clients(view, controls, size.columns, size.rows == 0 ? shm::kSlots : room, frame);
     const Frame notes = notes_of(view, controls, size.columns);
     frame.insert(frame.end(), notes.begin(), notes.end());
+    if (has_footer(size)) add_others(view, controls, rows, frame);
   }
+  add_footer(frame, size, controls);
   fit_all(frame, size);
   return frame;
 }

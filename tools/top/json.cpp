@@ -9,10 +9,10 @@ std::string top_json(const View& view, const std::string& session) {
   json["span_ns"] = view.span_ns;
   for (std::size_t i = 0; i < view.rates.size(); ++i) {
     const ClientRates& rates = view.rates[i];
-    nlohmann::ordered_json recent{{"n", rates.jobs}, {"p50_ns", nullptr}, {"p99_ns", nullptr}};
+    nlohmann::ordered_json recent{{"n", rates.jobs}, {"p50_ns", nullptr}, {"max_ns", nullptr}};
     if (rates.jobs != 0) {
       recent["p50_ns"] = rates.p50_ns;
-      recent["p99_ns"] = rates.p99_ns;
+      recent["max_ns"] = rates.max_ns;
     }
     auto& client = json["clients"][i];
     client["launches_per_s"] = rates.launches_per_s;

@@ -41,13 +41,14 @@ ClientRates rates_of(const shm::ClientSnapshot& client, const shm::ClientSnapsho
       per_second(client.gpu_ns, earlier != nullptr ? earlier->gpu_ns : 0, seconds) / 1e9;
   rates.jobs = client.recent_jobs_ns.size();
   if (rates.jobs == 0) return rates;
-  const std::vector<double> sample(client.recent_jobs_ns.begin(), client.recent_jobs_ns.end());
+  const auto& jobs = client.recent_jobs_ns;
+  const std::vector<double> sample(jobs.begin(), jobs.end());
   rates.p50_ns = static_cast<std::uint64_t>(std::llround(base::percentile(sample, 0.5)));
-  rates.p99_ns = static_cast<std::uint64_t>(std::llround(base::percentile(sample, 0.99)));
+  rates.max_ns = *std::max_element(jobs.begin(), jobs.end());
   return rates;
 }
 
-constexpr std::array<std::string_view, 5> kSortNames{"priority", "name", "held", "launches", "p99"};
+constexpr std::array<std::string_view, 5> kSortNames{"priority", "name", "held", "launches", "max"};
 
 bool matches(const shm::ClientSnapshot& client, const std::string& filter) {
   return client.name.find(filter) != std::string::npos ||
@@ -59,7 +60,7 @@ bool matches(const shm::ClientSnapshot& client, const std::string& filter) {
 double rate_of(const ClientRates& rates, Sort sort) {
   if (sort == Sort::kHeld) return rates.held_share;
   if (sort == Sort::kLaunches) return rates.launches_per_s;
-  return static_cast<double>(rates.p99_ns);
+  return static_cast<double>(rates.max_ns);
 }
 
 }  // namespace

@@ -16,9 +16,9 @@ struct ClientRates {
   double jobs_per_s = 0;
   double gpu_share = 0;   ///< GPU time of its work per time, an estimate; 0 while unknown.
   double held_share = 0;  ///< 0 to 1: part of the time in which it had work and was held.
-  std::size_t jobs = 0;   ///< Number of durations behind the percentiles, at most the last 64.
+  std::size_t jobs = 0;   ///< Number of durations behind the next two, at most the last 64.
   std::uint64_t p50_ns = 0;
-  std::uint64_t p99_ns = 0;
+  std::uint64_t max_ns = 0;  ///< Of so few jobs a p99 says nothing else.
 };
 
 /// One look at a board, and what changed since the look before.
@@ -33,7 +33,7 @@ struct View {
 [[nodiscard]] View make_view(const std::optional<shm::Snapshot>& before, shm::Snapshot now);
 
 /// What the clients are ordered by.
-enum class Sort : std::uint8_t { kPriority, kName, kHeld, kLaunches, kP99 };
+enum class Sort : std::uint8_t { kPriority, kName, kHeld, kLaunches, kMax };
 
 [[nodiscard]] Sort next(Sort sort);
 [[nodiscard]] std::string_view to_string(Sort sort);

@@ -8,6 +8,7 @@ namespace {
 
 constexpr int kSuccess = 0;
 constexpr int kUninitialized = 1;
+constexpr int kNotSupported = 3;
 constexpr int kNotFound = 6;
 constexpr int kInsufficientSize = 7;
 
@@ -53,5 +54,11 @@ SLUICE_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned
 SLUICE_EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(void* device, unsigned* count,
                                                              FakeNvml::Process* to) {
   return list(static_cast<FakeNvml*>(device)->mps, count, to);
+}
+SLUICE_EXPORT int nvmlDeviceGetUtilizationRates(void* device, FakeNvml::Utilization* to) {
+  const auto& known = static_cast<FakeNvml*>(device)->utilization;
+  if (!known) return kNotSupported;
+  *to = *known;
+  return kSuccess;
 }
 // NOLINTEND(readability-identifier-naming)

@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,10 +11,15 @@ struct FakeNvml {
     unsigned gpu_instance = 0;
     unsigned compute_instance = 0;
   };
+  struct Utilization {
+    unsigned gpu;
+    unsigned memory;
+  };
   std::string uuid;  ///< Of the only device.
   std::vector<Process> compute;
   std::vector<Process> mps;
-  int open = 0;  ///< Calls of nvmlInit_v2 without their nvmlShutdown.
+  std::optional<Utilization> utilization;  ///< Nothing: not supported, as on a MIG instance.
+  int open = 0;                            ///< Calls of nvmlInit_v2 without their nvmlShutdown.
 };
 
 extern "C" FakeNvml* fake_nvml();

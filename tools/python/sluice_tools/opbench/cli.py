@@ -48,7 +48,7 @@ def _report(options) -> int:
         answer |= {"pairs": pairs.rows(paired), "latencies": latencies}
         print(json.dumps({**answer, "predictions": {one.label: one.mape() for one in predicted}}))
         return EXIT_FINE
-    need_packages("opbench report", "numpy", "pandas", "plotly", "jinja2")
+    need_packages("opbench report", "numpy", "plotly", "jinja2")
     from sluice_tools.opbench import page  # takes seconds, so not before the records are known to be good
     from sluice_tools.report.page import write
 

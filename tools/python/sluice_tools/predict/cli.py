@@ -29,7 +29,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _report(options) -> int:
-    need_packages("predict report", "plotly", "jinja2", "numpy", "pandas")
+    need_packages("predict report", "numpy", "plotly", "jinja2")
     found = [reader.read(folder) for folder in options.folders]
     reader.unique_labels(found, options.folders)
     from sluice_tools.predict import page  # takes seconds, so not before the files are known to be good

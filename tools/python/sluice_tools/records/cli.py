@@ -125,7 +125,7 @@ def _stat(options) -> int:
 
 
 def _report(options) -> int:
-    need_packages("records", "numpy", "pandas", "plotly", "jinja2")
+    need_packages("records", "numpy", "plotly", "jinja2")
     sittings = reader.read(options.paths)
     if options.profile and len(sittings) > 1:
         raise usage_error("--profile: the profile of one server goes with the records of one scheduler")

@@ -2,18 +2,20 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sluice_tools.command import need_packages
 from sluice_tools.errors import CommandError
 from sluice_tools.progress import counted
 from sluice_tools.report.runs import Model
 from sluice_tools.report.stored import Spans, Stored
 from sluice_tools.trace import format as fmt
-from sluice_tools.trace.client import Client as Traced
-from sluice_tools.trace.client import launch_places
 from sluice_tools.trace.depth import Depth
-from sluice_tools.trace.reader import read_run
+
+if TYPE_CHECKING:
+    from sluice_tools.trace.client import Client as Traced
 
 
 @dataclass
@@ -72,7 +74,7 @@ def gate_waits(client: Client) -> Spans:
     )
 
 
-def _told_of_steps(label: str, one: Traced) -> str:
+def _told_of_steps(label: str, one: "Traced") -> str:
     """Of a program that is never idle: what its steps took, by kind, the most frequent kinds first."""
     steps = one.steps()
     took = (steps["end_ns"] - steps["begin_ns"]) / one.time_scale / 1e6
@@ -89,6 +91,9 @@ def read(folder: Path, models: list, notes: list) -> list:
     """The clients of a run; none where it was not traced. Says in `notes` what a trace lacks."""
     if not (folder / "trace").is_dir() and not any(folder.glob("*.sltrace")):
         return []
+    need_packages("report", "pandas")  # of a trace only
+    from sluice_tools.trace.reader import read_run
+
     clients = []
     try:
         traced = read_run(folder).clients
@@ -118,7 +123,7 @@ def read(folder: Path, models: list, notes: list) -> list:
     return clients
 
 
-def _client(one: Traced, label: str, model) -> Client:
+def _client(one: "Traced", label: str, model) -> Client:
     jobs, closed = one.jobs(), one.gates()
     client = Client(
         label,
@@ -147,6 +152,8 @@ def _times(frame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _add_work(client: Client, rows: np.ndarray, graph: int) -> None:
+    from sluice_tools.trace.client import launch_places
+
     places = launch_places(rows)
     is_launch = rows["kind"] == fmt.LAUNCH
     launches = rows[is_launch]

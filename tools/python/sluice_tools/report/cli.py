@@ -62,7 +62,7 @@ def _read(folders: list, others: list) -> tuple:
 
 
 def _report(options) -> int:
-    need_packages("report", "numpy", "pandas", "plotly", "jinja2")
+    need_packages("report", "numpy", "plotly", "jinja2")
     from sluice_tools.report import page, runs, summary, targets
 
     if not options.out and not runs.is_ours(options.runs[0]):

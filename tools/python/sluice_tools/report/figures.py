@@ -30,10 +30,6 @@ def colours(runs: list) -> dict:
     return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
 
 
-def of_kind(run) -> str:
-    return ", simulated" if run.kind == "simulated" else ", on the CPU" if run.kind == "CPU" else ""
-
-
 def base(height: int, x_title: str, y_title: str) -> go.Figure:
     figure = go.Figure(layout={"template": "none", "height": height})
     style(figure, height)
@@ -102,7 +98,7 @@ def jct_over_time(run, runs: list, colour: dict, answer) -> Figure | None:
             figure.add_hline(y=limit, row=row, col=1, **_limit_line(model, "top left"))
         figure.update_yaxes(title_text=f"{model.log}<br>JCT, ms", range=[0, 1.08 * top], row=row, col=1)
     style(figure, 130 + 150 * len(models))
-    figure.update_xaxes(title_text=f"start of the job, s since the first one{of_kind(run)}", row=len(models), col=1)
+    figure.update_xaxes(title_text=f"start of the job, s since the first one{run.of_kind()}", row=len(models), col=1)
     thinned = any(model.jobs > thin.JOB_POINTS for model in models)
     return Figure(
         "JCT over time",
@@ -174,7 +170,7 @@ def jct_cdfs(runs: list, alone_runs: list) -> list:
                     )
         if lines:
             count = thinned(len(line[1]) for line in lines)
-            figure = cdf_of(lines, f"JCT, ms{of_kind(runs[0])}", "jobs")
+            figure = cdf_of(lines, f"JCT, ms{runs[0].of_kind()}", "jobs")
             _add_limits(figure, limited)
             found.append(
                 Figure(
@@ -216,14 +212,14 @@ def wait_cdf(runs: list, colour: dict) -> Figure | None:
         "Share of waits for a closed gate that took at most so long: of a launching thread; under "
         "device, of work outstanding while the gate was closed." + thinned(len(line[1]) for line in lines)
     )
-    return Figure("CDF of gate waits", caption, cdf_of(lines, f"wait, ms{of_kind(runs[0])}", "waits"), wide=False)
+    return Figure("CDF of gate waits", caption, cdf_of(lines, f"wait, ms{runs[0].of_kind()}", "waits"), wide=False)
 
 
 def queue_depth(run, colour: dict) -> Figure | None:
     clients = [one for one in run.trace if len(one.launches) and one.has_execs]
     if not clients:
         return None
-    figure = base(300, f"time, s since the first job{of_kind(run)}", "launches issued and not done")
+    figure = base(300, f"time, s since the first job{run.of_kind()}", "launches issued and not done")
     zero = min(int(one.clock.to_monotonic(run.zero_ns)) for one in clients)
     thinned = False
     for client in clients:

@@ -1,6 +1,5 @@
 """The page: one HTML file that holds everything it shows."""
 
-import contextlib
 import datetime
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import jinja2
 import plotly.offline
 
+from sluice_tools.measure.answer_page import write as write
 from sluice_tools.report import figures, targets
 from sluice_tools.report.answer import HOW
 from sluice_tools.report.texts import percent
@@ -231,17 +231,3 @@ def _targets_table(rows: list) -> dict | None:
         "gates open: share of the time of its jobs in which best effort was not held for them."
     )
     return {"head": head, "left": 3, "rows": lines, "caption": caption} if lines else None
-
-
-def write(page: Path, text: str) -> None:
-    """Renamed into place, so that a browser never opens half a page."""
-    part = page.with_name(page.name + ".part")
-    try:
-        page.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text)
-        part.replace(page)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        error.filename = str(page)  # which the user named
-        raise

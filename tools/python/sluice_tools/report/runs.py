@@ -79,6 +79,10 @@ class Run:
             return "A real GPU; a trace alone does not tell time slices from MPS."
         return f"{self.gpu}, {'under MPS' if self.kind == 'MPS' else 'time-sliced'}."
 
+    def of_kind(self) -> str:
+        """For the titles of axes."""
+        return {"simulated": ", simulated", "CPU": ", on the CPU"}.get(self.kind, "")
+
     def critical(self) -> list:
         """The models of the highest priority, where there are several priorities; else all."""
         top = max((model.priority for model in self.models), default=0)

@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from sluice_tools.report import thin
-from sluice_tools.report.figures import GREY, Figure, of_kind, style
+from sluice_tools.report.figures import GREY, Figure, style
 from sluice_tools.report.stored import Spans
 from sluice_tools.report.texts import milliseconds
 from sluice_tools.report.waiting import short_name
@@ -90,7 +90,7 @@ def timeline(run, answer, colour: dict) -> Figure | None:
     figure.update_layout(barmode="overlay", bargap=0.2, dragmode="zoom")
     figure.update_yaxes(categoryorder="array", categoryarray=rows.names[::-1], fixedrange=True)
     in_ms = length / 1e6 / run.scale
-    figure.update_xaxes(title_text=f"ms since the job's begin{of_kind(run)}", range=[-0.12 * in_ms, 1.12 * in_ms])
+    figure.update_xaxes(title_text=f"ms since the job's begin{run.of_kind()}", range=[-0.12 * in_ms, 1.12 * in_ms])
     moments = [(0, "job begins"), (in_ms, "job ends")]
     if answer.closed_ns is not None and begin < answer.closed_ns < end:
         moments.append(((answer.closed_ns - begin) / 1e6 / run.scale, "gates close"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sluice_tools.command import need_packages, run_command
 from sluice_tools.errors import Parser, run_error, usage_error
-from sluice_tools.measure import experiments, table
+from sluice_tools.measure import answer_page, experiments, table
 from sluice_tools.measure.needs import gpus
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Cell, Rows, claim, output_folder
 from sluice_tools.measure.sitting import Group, Sitting
@@ -22,7 +22,7 @@ examples:
 Called again with the same --out it goes on where it was stopped. For programs of your own:
 sluice compare. Exit codes: 0; 1 a run failed; 2 wrong usage or packages missing.
 """
-_PACKAGES = ("numpy", "pandas", "plotly", "jinja2")
+_PACKAGES = ("numpy", "pandas")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -134,29 +134,29 @@ class _Sweep:
 
 
 def _show(sweep: _Sweep, found, folder: Path, failures: list) -> None:
-    from sluice_tools.measure import page
     from sluice_tools.report import runs
-    from sluice_tools.report.figures import of_kind
     from sluice_tools.sweep import figures, outcome
 
     run = runs.read_run(runs.find_runs([folder])[0], "")
-    groups = (
-        ("JCT inflation", "", [figures.inflation(found, of_kind(run))], False),
-        ("The delay model", " ".join(found.model_text()), figures.delays(found, of_kind(run)), True),
-    )
-    page.write(
-        folder / "sweep.html",
+    entries = list(found.entries.values())
+    text = outcome.markdown(found, run.kind_text(), failures)
+    print(text, end="", flush=True)  # first: the disk may be full
+    (folder / "sweep.md").write_text(text)
+    page = answer_page.render(
         "sweep",
         f"Sluice sweep of {sweep.swept}",
         [(run.kind_text(), run.kind in ("simulated", "CPU"))],
-        list(found.entries.values()),
         [found.answer()],
-        groups,
+        entries,
+        notes=table.notes(entries),
+        following=outcome.following(found),
         closing=failures + ([] if found.predicted else found.model_text()),
+        more=[
+            ("JCT inflation", "", [("", one) for one in figures.inflation(found, run.of_kind())]),
+            ("The delay model", " ".join(found.model_text()), figures.delays(found, run.of_kind())),
+        ],
     )
-    text = outcome.markdown(found, run.kind_text(), failures)
-    (folder / "sweep.md").write_text(text)
-    print(text, end="")
+    answer_page.write(folder / "sweep.html", page)
     print(f"page: {folder / 'sweep.html'}")
 
 

@@ -23,6 +23,11 @@ class Objective:
         """By how much the limits are missed, as a share of them; 0 where they are kept."""
         return max([figures[word] / most - 1 for word, most in self.limits.items()] + [0.0])
 
+    def rank(self, figures: dict) -> tuple:
+        """The least is the best. Of values that are equally good, none is named that another one beats."""
+        others = (figures.get(word) for word in (*self.limits, *_WORDS))
+        return figures[self.smallest], *(float("inf") if value is None else value for value in others)
+
 
 def parse(text: str) -> Objective:
     smallest, word, rest = text.partition(" with ")
@@ -49,5 +54,5 @@ def best(figures: dict, objective: Objective) -> tuple:
         return None, False
     kept = [policy for policy, one in known.items() if objective.excess(one) <= 0]
     if kept:
-        return min(kept, key=lambda policy: known[policy][objective.smallest]), True
-    return min(known, key=lambda policy: objective.excess(known[policy])), False
+        return min(kept, key=lambda policy: objective.rank(known[policy])), True
+    return min(known, key=lambda policy: (objective.excess(known[policy]), objective.rank(known[policy]))), False

@@ -32,7 +32,7 @@ class Outcome:
     depth_error: float | None = None
 
     def answer(self) -> str:
-        if few := self._few_jobs():
+        if few := self.few_jobs():
             return few
         if self.best is None:
             return "No value could be judged: a model ended no job in a cell (--duration)."
@@ -46,7 +46,7 @@ class Outcome:
             text += " One repeat: differences of a few percent may be chance (--repeats 3)."
         return text
 
-    def _few_jobs(self) -> str:
+    def few_jobs(self) -> str:
         """A value is called best only on jobs enough of both models in every cell."""
         fewest = min(
             (
@@ -86,6 +86,16 @@ class Outcome:
         return middle(self.means[role].get(cell, []))
 
 
+def following(found: Outcome) -> list[str]:
+    """What to do next."""
+    if found.few_jobs():
+        return ["enough jobs for an answer: the same command with a longer `--duration`"]
+    if found.best is None:
+        return []
+    repeats = ["whether it holds: the same command with `--repeats 3`"] if found.kept else []
+    return [*repeats, f"use it: `sluice exec --priority 0 --policy {found.best} -- COMMAND`"]
+
+
 def percent(value: float) -> str:
     return f"{value:.0f} %" if value >= 10 else f"{value:.1f} %"
 
@@ -105,7 +115,8 @@ def judge(rows: list, swept: str, critical: str, policies: list, wanted, queue) 
         slow = found.mean(BEST_EFFORT, policy)
         found.words[policy] = {name: middle(x.get(name, [])) for name in ("p50", "p99", "mean")}
         found.words[policy]["slowdown"] = slow / alone if slow and alone else None
-    found.best, found.kept = objective.best(found.words, wanted)
+    if not found.few_jobs():  # a chart must not show a winner that the answer does not name
+        found.best, found.kept = objective.best(found.words, wanted)
     _predict(found)
     return found
 

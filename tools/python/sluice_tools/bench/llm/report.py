@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sluice_tools.bench.llm.figures import instead
-from sluice_tools.measure import page, table
+from sluice_tools.measure import answer_page, table
 from sluice_tools.measure.rows import Rows
 from sluice_tools.measure.summary import ALONE, Entry, measured_on, middle, summarize
 
@@ -82,19 +82,18 @@ def _named(entries: list[Entry], what: str) -> list[Entry]:
 
 
 def _write_page(folder: Path, rows: Rows) -> None:
-    if not page.can_write():
-        print(f"sluice bench: {page.MISSING}; sluice bench llm --table {folder} makes it later", file=sys.stderr)
-        return
     tpot, ttft, _ = entries(rows.rows)
-    page.write(
-        folder / "llm.html",
+    both = _named(tpot, "TPOT") + _named(ttft, "TTFT")
+    text = answer_page.render(
         "bench llm",
         "An LLM server next to training",
         [(text, False) for text in measured_on(rows.rows)],
-        _named(tpot, "TPOT") + _named(ttft, "TTFT"),
         [],
+        both,
+        notes=table.notes(both),
         closing=table.failures(rows.errors),
     )
+    answer_page.write(folder / "llm.html", text)
 
 
 def show(rows: Rows, folder: Path, as_json: bool) -> None:

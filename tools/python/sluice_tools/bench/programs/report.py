@@ -9,7 +9,7 @@ from sluice_tools.bench.programs.conditions import BARE
 from sluice_tools.bench.programs.plan import BUSY, PERIODIC, program_of
 from sluice_tools.bench.programs.results import Result, summarize
 from sluice_tools.bench.programs.verdict import Axis, Judgment, Verdict, counted, verdicts
-from sluice_tools.measure import page, table
+from sluice_tools.measure import answer_page, table
 from sluice_tools.measure.rows import Rows
 from sluice_tools.measure.summary import measured_on, middle
 
@@ -102,18 +102,16 @@ def markdown(rows: Rows, results: list[Result], found: list[Verdict]) -> str:
 
 
 def _write_page(folder: Path, rows: Rows, results: list[Result], found: list[Verdict]) -> None:
-    if not page.can_write():
-        print(f"sluice bench: {page.MISSING}; sluice bench programs --table {folder} makes it later", file=sys.stderr)
-        return
-    page.write(
-        folder / "programs.html",
+    text = answer_page.render(
         "bench programs",
         "Programs that Sluice was not tuned on",
         [(text, False) for text in measured_on(rows.rows)],
-        list(results),
         [counted(found), *(verdict.text() for verdict in found)] if found else [],
+        list(results),
+        notes=table.notes(list(results)),
         closing=table.failures(rows.errors),
     )
+    answer_page.write(folder / "programs.html", text)
 
 
 def _as_json(rows: Rows, results: list[Result], found: list[Verdict]) -> str:

@@ -1,0 +1,101 @@
+#include "controller/lookout.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "base/processes.hpp"
+#include "shm/gain.hpp"
+#include "shm/outside.hpp"
+
+namespace sluice::controller {
+
+Lookout::Lookout(shm::Board& board, std::string session) {
+  shared_->board = &board;
+  shared_->session = std::move(session);
+  shared_->ledger = Ledger(shm::gain_words(board).load());
+  std::thread([shared = shared_] { look(shared); }).detach();
+}
+
+Lookout::~Lookout() {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->board = nullptr;
+  shared_->wake.notify_one();
+}
+
+void Lookout::show(shm::Board& board, const std::vector<shm::OutsideProcess>& found) noexcept {
+  std::array<std::uint32_t, shm::kMaxDevices> count{};
+  for (const shm::OutsideProcess& process : found) {
+    const auto device = static_cast<std::size_t>(process.device);
+    if (device < count.size()) ++count[device];
+  }
+  for (std::size_t i = 0; i < count.size(); ++i) board.devices[i].outside.store(count[i]);
+}
+
+bool Lookout::matter(const shm::Board& board) noexcept {
+  return std::any_of(board.slots.begin(), board.slots.end(), [](const shm::Slot& slot) {
+    return shm::SlotInfo::unpack(slot.info.load()).state == shm::SlotState::kLive &&
+           (slot.outranked.load() & shm::kOutranked) != 0;
+  });
+}
+
+Lookout::Use Lookout::use() const {
+  const std::lock_guard lock(shared_->mutex);
+  return {shared_->ledger.devices(), shared_->ledger.jobs()};
+}
+
+namespace {
+
+/// What the driver says of the GPUs that critical clients use: the part of the time that each was
+/// busy.
+std::map<int, double> busy_devices(const shm::Snapshot& snapshot) {
+  std::map<int, double> busy;
+  for (const shm::DeviceSnapshot& device : snapshot.devices) {
+    const bool matters = std::any_of(snapshot.clients.begin(), snapshot.clients.end(),
+                                     [&](const shm::ClientSnapshot& client) {
+                                       return client.device == device.index && client.priority > 0;
+                                     });
+    if (device.simulated || !matters) continue;
+    if (const auto part = base::gpu_utilization(device.uuid)) busy[device.index] = *part;
+  }
+  return busy;
+}
+
+}  // namespace
+
+void Lookout::look_once(Shared& shared, std::unique_lock<std::mutex>& lock) {
+  constexpr std::uint64_t kAskDriver = 5;  // starting NVML costs milliseconds
+  shm::Snapshot snapshot = shm::take_snapshot(*shared.board, base::monotonic_ns());
+  const bool outside = matter(*shared.board);
+  std::vector<shm::OutsideProcess> found;
+  lock.unlock();
+  if (outside) found = shm::find_outside(snapshot, shared.session);
+  if (shared.looks++ % kAskDriver == 0) shared.busy = busy_devices(snapshot);
+  lock.lock();
+  if (shared.board == nullptr) return;
+  if (outside) show(*shared.board, found);
+  shared.ledger.look(std::move(snapshot), shared.busy);
+  shm::gain_words(*shared.board).store(shared.ledger.gain());
+}
+
+void Lookout::look(const std::shared_ptr<Shared>& shared) {
+  constexpr std::chrono::seconds kPeriod{2};
+  std::unique_lock lock(shared->mutex);
+  while (shared->board != nullptr) {
+    try {
+      look_once(*shared, lock);
+    } catch (const std::exception& error) {  // no memory, no descriptor: no reason to end
+      if (!lock.owns_lock()) lock.lock();
+      spdlog::warn("cannot look at the use of the GPUs: {}", error.what());
+    }
+    shared->wake.wait_for(lock, kPeriod, [&] { return shared->board == nullptr; });
+  }
+}
+
+}  // namespace sluice::controller

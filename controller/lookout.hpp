@@ -1,0 +1,57 @@
+#pragma once
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "controller/ledger.hpp"
+#include "shm/board.hpp"
+#include "shm/snapshot.hpp"
+
+namespace sluice::controller {
+
+/// What only NVML, /proc and a look every two seconds can tell, shown on the board:
+/// - How many processes use each device without a slot, while a client outranks another. Nobody
+///   knows whether they are busy, and next to a busy one a program with short slices would get
+///   little (docs/reference/slices.md).
+/// - What the session has gained (ledger.hpp).
+/// In a thread of its own, because NVML and /proc may block.
+class Lookout {
+ public:
+  Lookout(shm::Board& board, std::string session);
+  ~Lookout();
+  Lookout(const Lookout&) = delete;
+  Lookout& operator=(const Lookout&) = delete;
+
+  /// As of the last look, for the metrics. Any thread may call it.
+  struct Use {
+    std::map<int, DeviceUse> devices;
+    std::map<int, JobUse> jobs;
+  };
+  [[nodiscard]] Use use() const;
+
+  /// Counts `found` by device.
+  static void show(shm::Board& board, const std::vector<shm::OutsideProcess>& found) noexcept;
+  /// Whether slices depend on it now.
+  [[nodiscard]] static bool matter(const shm::Board& board) noexcept;
+
+ private:
+  /// The thread may outlive the object, for as long as it is blocked.
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable wake;
+    shm::Board* board = nullptr;  ///< Null: over.
+    std::string session;
+    Ledger ledger;
+    std::uint64_t looks = 0;     ///< Only the thread uses it,
+    std::map<int, double> busy;  ///< and this: what the driver said last of each GPU.
+  };
+  static void look_once(Shared& shared, std::unique_lock<std::mutex>& lock);
+  static void look(const std::shared_ptr<Shared>& shared);
+
+  std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+};
+
+}  // namespace sluice::controller
