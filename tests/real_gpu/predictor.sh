@@ -7,7 +7,7 @@
 #
 #   tests/real_gpu/predictor.sh OUT [SECONDS] [PACK...]     PACK: is measured in the time that is left
 # NETWORKS="resnet-18 bert_base"   TRIALS=64   TUNERS="predict xgb"   SEEDS="0 1 2"   PARTS="counts tuners data"
-# GPUS: how many (all); 1 for the simulated one, LD_LIBRARY_PATH=build/lib/sluice/simgpu.
+# PREDICTOR_DEVICE: of devices.csv (H100). GPUS: how many (all); 1 below `sluice exec --gpu sim`.
 set -u
 out=${1:?usage: tests/real_gpu/predictor.sh OUT [SECONDS] [PACK...]}
 seconds=${2:-360}
@@ -37,13 +37,15 @@ tuners() {
   done >"$out/plan.txt"
   for ((gpu = 0; gpu < gpus; gpu++)); do
     while read -r _ network seed tuner; do
-      GPU=$gpu JOBS=$(($(nproc) / gpus + 1)) SEEDS=$seed "$here/tune.sh" "$(left)" "$out/tuned/$network-$tuner-$seed" \
-        "$network:${TRIALS:-64}:$tuner" </dev/null >"$out/$network-$tuner-$seed.txt" 2>&1
+      [ "$(left)" -gt 20 ] || { echo "no time is left for $network $tuner, seed $seed"; continue; }
+      local name=$network-$tuner-$seed begin=$SECONDS
+      timeout -k 5 "$(left)" "$sluice" opbench run --modelname "$network" --target cuda --tuner "$tuner" \
+        --trials "${TRIALS:-64}" --seed "$seed" --device "$gpu" -j $(($(nproc) / gpus + 1)) --compile-limit-s 5 \
+        --predictor-device "${PREDICTOR_DEVICE:-H100}" --out "$out/$name" </dev/null >"$out/$name.txt" 2>"$out/$name.err"
+      echo "$name: exit $?, $((SECONDS - begin)) s; $(grep -h '^tuned' "$out/$name.txt" || tail -1 "$out/$name.err")"
     done < <(grep "^$gpu " "$out/plan.txt") &
   done
   wait
-  cat "$out"/*-*-[0-9].txt
-  head -100 "$out"/tuned/*/seed-*/latency.csv
 }
 
 # Packs of one program each, so that the kernels that ncu sees are those of this program.
