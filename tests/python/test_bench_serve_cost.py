@@ -13,10 +13,10 @@ from sluice_tools.measure.rows import Cell
 
 MACHINE = {"gpu": "H", "driver": "1", "torch": "2", "sluice": "0", "date": "2026-11-22T20:00:00"}
 METRICS = """\
-sluice_serve_queue_seconds_sum{model="dummy"} 0.25
-sluice_serve_compute_seconds_sum{model="dummy"} 0.5
-sluice_serve_request_seconds_sum{model="dummy"} 1.0
-sluice_serve_request_seconds_sum{model="dummy-1"} 7.0
+sluice_serve_queue_seconds_sum{model="dummy",version="1"} 0.25
+sluice_serve_compute_seconds_sum{model="dummy",version="1"} 0.5
+sluice_serve_request_seconds_sum{model="dummy",version="1"} 1.0
+sluice_serve_request_seconds_sum{model="dummy-1",version="1"} 7.0
 """
 # As perf_analyzer 2.60.0 wrote it.
 PERF_ANALYZER = """\

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _COMPUTE = ("compute_input", "compute_infer", "compute_output")
-_SUM = r'^sluice_serve_{}_seconds_sum\{{model="{}"\}} (\S+)$'
+_SUM = r'^sluice_serve_{}_seconds_sum\{{model="{}"[^}}]*\}} (\S+)$'
 
 
 @dataclass(frozen=True)
