@@ -8,9 +8,7 @@ bool has_xgboost() { return false; }
 
 struct Trees::Booster {};
 
-Trees::Trees() {
-  throw base::built_without("XGBoost", "sudo apt-get install libxgboost-dev");
-}
+Trees::Trees() { throw base::built_without("XGBoost", "sudo apt-get install libxgboost-dev"); }
 Trees::~Trees() = default;
 void Trees::fit(const Table&, const std::vector<float>&, const std::vector<float>&,
                 const Parameters&, int) {}

@@ -494,6 +494,9 @@ def test_a_controller_tries_the_simulated_gpu_and_shows_the_answer(tmp_path):
 
     controller = subprocess.Popen([PROGRAM, "controller", *place, "--check-slices", "always"], env=environment)
     try:
+        ready = time.monotonic() + 30  # else exec starts a controller of its own, which tries nothing
+        while subprocess.run([PROGRAM, "status", *place], capture_output=True).returncode and time.monotonic() < ready:
+            time.sleep(0.1)
         client = [str(Path(PROGRAM).parents[1] / "libexec/sluice/sluice-example-spin"), "--jobs", "1"]
         subprocess.run(
             [PROGRAM, "exec", *place, "--priority", "0", "--gpu", "sim", "--", *client], check=True, env=environment

@@ -23,7 +23,8 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Keeps the lines of a description and of examples, unless they are too long."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return "\n".join(part for line in text.splitlines() for part in wrapped(indent + line, width))
+        full = width + 2  # argparse keeps two columns free
+        return "\n".join(part for line in text.splitlines() for part in wrapped(indent + line, full))
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return wrapped(" ".join(text.split()), width)
