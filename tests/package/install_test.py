@@ -118,6 +118,15 @@ class Install(unittest.TestCase):
             done = run(sluice, command, "--help")
             self.assertEqual((done.returncode, done.stderr), (0, ""), command)
 
+    def test_a_command_that_was_not_built_says_what_was_missing(self):
+        partly = shutil.copytree(self.parts["sluice"], self.folder / "partly")
+        shutil.copytree(self.parts["lab"], partly, dirs_exist_ok=True)
+        for command, library in (("serve", "gRPC"), ("opbench", "liblzma")):
+            (partly / "libexec/sluice" / f"sluice-{command}").unlink()
+            done = run(partly / "bin" / "sluice", command)
+            self.assertEqual(done.returncode, 2)
+            self.assertRegex(done.stderr, rf"^sluice: `sluice {command}` was not built: no {library} .*: \./x build\n$")
+
     def test_gdb_finds_the_debug_files(self):
         prefix = shutil.copytree(self.parts["sluice"], self.folder / "with_debug")
         install("debug", prefix)
