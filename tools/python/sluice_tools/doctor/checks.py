@@ -239,7 +239,7 @@ _PARTS = (
     (
         "sluice-worker-torch",
         "LibTorch",
-        "sluice train, split and predict, and PyTorch models in sluice run and serve",
+        "sluice train and split, and PyTorch models in sluice run and serve",
         "in a checkout: ./x torch && ./x build; packages are built without it",
     ),
     ("sluice-serve", "gRPC", "sluice serve", "in a checkout: ./x build, which installs libgrpc++-dev"),
