@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -13,7 +12,6 @@
 #include "base/help_text.hpp"
 #include "base/nearest.hpp"
 #include "base/session.hpp"
-#include "base/terminal.hpp"
 
 namespace sluice::base {
 
@@ -73,9 +71,7 @@ std::optional<int> parse(CLI::App& app, int argc, const char* const* argv) {
     refuse_bad_variables(app);
     return std::nullopt;
   } catch (const CLI::CallForHelp&) {
-    // In a pipe, lines stay as they are: the man pages are made of them.
-    const auto columns = isatty(STDOUT_FILENO) == 1 ? terminal_columns() : std::nullopt;
-    std::cout << (columns ? wrapped_help(app.help(), *columns) : app.help()) << '\n';
+    print_help(app.help());
     return kExitFine;
   } catch (const CLI::ParseError& error) {
     std::string name = app.get_name();

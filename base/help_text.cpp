@@ -1,10 +1,16 @@
 #include "base/help_text.hpp"
 
 #include <algorithm>
+#include <iostream>
 #include <sstream>
+
+#include "base/terminal.hpp"
 
 namespace sluice::base {
 namespace {
+
+/// Of help that goes into a pipe or a file, where COLUMNS may give another width.
+constexpr std::size_t kColumns = 80;
 
 /// Where the description of an option or a command begins: behind its name and two blanks or more.
 /// For other lines, where their text begins.
@@ -42,6 +48,10 @@ std::string wrapped_help(const std::string& text, std::size_t columns) {
     out.push_back('\n');
   }
   return out;
+}
+
+void print_help(const std::string& text) {
+  std::cout << wrapped_help(text, terminal_columns().value_or(kColumns)) << '\n';
 }
 
 }  // namespace sluice::base

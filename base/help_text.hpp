@@ -1,4 +1,4 @@
-// The text of --help in a narrow terminal.
+// The text of --help in lines that no terminal breaks.
 #pragma once
 
 #include <cstddef>
@@ -10,5 +10,8 @@ namespace sluice::base {
 /// What goes on below an option is indented like its description. Lines that have no blank to break
 /// at stay long.
 std::string wrapped_help(const std::string& text, std::size_t columns);
+
+/// Prints the text of --help for the terminal, or the pipe, that standard output is.
+void print_help(const std::string& text);
 
 }  // namespace sluice::base

@@ -62,7 +62,8 @@ set(CPACK_DEBIAN_SLUICE_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/${SLUICE_SIMGPU_DIR})
 set(CPACK_DEBIAN_SLUICE_PACKAGE_DEPENDS "python3 (>= 3.10)")
 set(CPACK_DEBIAN_SLUICE_PACKAGE_SUGGESTS "python3-venv")
-set(CPACK_DEBIAN_SLUICE_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/cmake/debian/prerm)
+set(scripts ${PROJECT_SOURCE_DIR}/cmake/debian)
+set(CPACK_DEBIAN_SLUICE_PACKAGE_CONTROL_EXTRA ${scripts}/postinst ${scripts}/prerm ${scripts}/postrm)
 
 set(CPACK_COMPONENT_LAB_DESCRIPTION "Experiments with the sharing of a GPU by Sluice
 Commands that compare policies and measure programs: bench and sweep; opbench,
@@ -92,6 +93,7 @@ if(SLUICE_SLURM_INCLUDE_DIR)
   set(CPACK_COMPONENT_SLURM_DESCRIPTION "Priorities on shared GPUs for jobs of Slurm
 A SPANK plugin, a prolog and an epilog. For Slurm ${major}.${minor} only.")
   set(CPACK_DEBIAN_SLURM_PACKAGE_SECTION admin)
+  set(CPACK_DEBIAN_SLURM_PACKAGE_CONTROL_EXTRA ${scripts}/slurm/prerm)
   set(basic slurm-wlm-basic-plugins)  # of the daemon and of the clients
   set(CPACK_DEBIAN_SLURM_PACKAGE_DEPENDS
       "sluice (= ${PROJECT_VERSION}), ${basic} (>= ${major}.${minor}), ${basic} (<< ${major}.${next}~)")

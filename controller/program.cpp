@@ -9,12 +9,12 @@
 #include <cstdlib>
 #include <exception>
 #include <list>
-#include <map>
 #include <memory>
 #include <semaphore>
 #include <thread>
 
 #include "base/clock.hpp"
+#include "base/command_line.hpp"
 #include "base/error.hpp"
 #include "base/install.hpp"
 #include "controller/http_server.hpp"
@@ -78,11 +78,13 @@ std::string metrics_fault(const std::string& address) {
 
 void add_program_options(CLI::App& app, ProgramOptions& options) {
   app.add_option("--log-level", options.log_level, "What to log to stderr")
-      ->check(CLI::IsMember({"off", "error", "warn", "info", "debug"}))
+      ->type_name("off|error|warn|info|debug")
+      ->check(base::one_of({"off", "error", "warn", "info", "debug"}))
       ->capture_default_str();
   app.add_option("--max-hold", options.max_hold_seconds,
                  "Seconds after which a job no longer holds other clients; 0: no limit")
-      ->check(CLI::Range(0.0, kMaxHoldLimitSeconds))
+      ->type_name("S")
+      ->check(base::number(0.0, kMaxHoldLimitSeconds))
       ->capture_default_str();
   app.add_option("--metrics", options.metrics,
                  "Serve Prometheus metrics at http://ADDR/metrics, or on a unix socket that only "
@@ -90,14 +92,19 @@ void add_program_options(CLI::App& app, ProgramOptions& options) {
       ->type_name("ADDR:PORT|unix:PATH")
       ->allow_extra_args(false)
       ->check(metrics_fault);
-  app.add_option("--check-slices", options.check_slices,
-                 "Try once whether a GPU that nobody uses obeys time slices: auto, real ones; "
-                 "always, the simulated one too; never")
+  app.add_option_function<std::string>(
+         "--check-slices",
+         [&options](const std::string& text) {
+           options.check_slices = text == "always"  ? CheckSlices::kAlways
+                                  : text == "never" ? CheckSlices::kNever
+                                                    : CheckSlices::kAuto;
+         },
+         "Try once whether a GPU that nobody uses obeys time slices: auto, real ones; "
+         "always, the simulated one too; never")
       ->envname("SLUICE_CHECK_SLICES")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, CheckSlices>{{"auto", CheckSlices::kAuto},
-                                             {"always", CheckSlices::kAlways},
-                                             {"never", CheckSlices::kNever}}));
+      ->default_str("auto")
+      ->type_name("auto|always|never")
+      ->check(base::one_of({"auto", "always", "never"}));
 }
 
 void serve(Daemon& daemon, const ProgramOptions& options, const std::string& session,

@@ -60,7 +60,8 @@ std::string general_help() {
       "gaussian,analytic\n"
       "  sluice predict train -i dataset --mode by_device:train-h200,test-h200@32 --model ratio "
       "--finetune_tasks 30\n"
-      "  sluice predict replay -i dataset --networks resnet_50");
+      "  sluice predict replay -i dataset --networks resnet_50\n\n"
+      "Exit codes: 0 fine, 1 the action failed, 2 wrong usage or bad files.");
   return app.help();
 }
 

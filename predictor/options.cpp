@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iostream>
 #include <limits>
 #include <map>
 
 #include "base/command_line.hpp"
+#include "base/help_text.hpp"
 #include "base/nearest.hpp"
 #include "predictor/actions.hpp"
 #include "predictor/data/mode.hpp"
@@ -166,7 +166,7 @@ std::optional<int> parse_options(const std::vector<std::string>& args, Options& 
   const auto names = action_names();
   if (args.size() < 2 || args[1].starts_with('-')) {
     if (asks_for_help(args)) {
-      std::cout << general_help() << '\n';
+      base::print_help(general_help());
       return base::kExitFine;
     }
     throw base::UsageError(

@@ -308,5 +308,8 @@ int slurm_spank_task_init(spank_t spank, int count, char* arguments[]) {
     dprintf(STDERR_FILENO, "sluice: %s%s\n", state.line,
             state.outcome == kRefusal ? "; the job ends" : "; the job runs without Sluice");
   }
-  return state.outcome == kRefusal ? kFailed : ESPANK_SUCCESS;
+  // Not by an error: Slurm starts the task all the same if plugstack.conf has `optional`. This is
+  // the process that was to become the task.
+  if (state.outcome == kRefusal) _exit(EXIT_FAILURE);
+  return ESPANK_SUCCESS;
 }

@@ -1,4 +1,5 @@
 // sluice-operators in a build without LibTorch: help and one line of error.
+#include "base/built_without.hpp"
 #include "base/command_line.hpp"
 #include "engine/operators/options.hpp"
 
@@ -7,6 +8,6 @@ int main(int argc, char** argv) {
     sluice::engine::OperatorOptions options;
     const auto exit_code = sluice::engine::parse_operator_options(argc, argv, options);
     if (exit_code) return *exit_code;
-    throw sluice::base::RunError("built without LibTorch; `./x torch`, then build again");
+    throw sluice::base::built_without("LibTorch", "./x torch");
   });
 }

@@ -90,7 +90,8 @@ std::optional<int> parse_split_options(int argc, char** argv, SplitOptions& opti
       "  sluice split resnet50 --cuts\n"
       "  sluice split resnet50 -c 3 --batch 8\n"
       "  sluice split resnet50 -c 3 --measure 8 --operators data/resnet50-b1/op.csv\n"
-      "  sluice split vgg19 -c 2 --cpu --early-end --limit-s 60");
+      "  sluice split vgg19 -c 2 --cpu --early-end --limit-s 60\n\n"
+      "Exit codes: 0 fine, 1 the search failed, 2 wrong usage, no such model, or no LibTorch.");
   if (const auto exit_code = base::parse(app, argc, argv)) return exit_code;
   if (options.model.empty()) throw base::UsageError("no model; see sluice split --help");
   if (!options.operators.empty() && !options.measured) {

@@ -75,7 +75,8 @@ std::optional<int> parse_train_options(int argc, char** argv, TrainOptions& opti
       "Examples:\n"
       "  sluice models export resnet50 --train && sluice train resnet50 --batch-size 64\n"
       "  sluice train bert_base --optimizer adamw --lr 1e-4 --num-epoch 3\n"
-      "  sluice train resnet50 --checkpoint resnet50.ckpt --resume");
+      "  sluice train resnet50 --checkpoint resnet50.ckpt --resume\n\n"
+      "Exit codes: 0 fine, 1 the training failed, 2 wrong usage, no such model, or no LibTorch.");
   if (const auto exit_code = base::parse(app, argc, argv)) return exit_code;
   if (options.model.empty()) throw base::UsageError("no model; see sluice train --help");
   if (options.checkpoint.empty() && (options.resume || options.checkpoint_steps > 0)) {

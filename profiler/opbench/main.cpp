@@ -33,6 +33,15 @@ int work(int argc, char** argv) {
   add_pairs_command(app, run);
   add_sweep_command(app, run);
   app.add_subcommand("report", "Records as a table and one HTML page");
+  app.footer(
+      "Examples:\n"
+      "  sluice opbench measure docs/data/programs/cuda-b1.programs --per-task 1    on a GPU\n"
+      "  sluice opbench report docs/data/programs/h200.jsonl.xz\n"
+      "  sluice opbench run --modelname matmul --target llvm --trials 16            needs TVM\n\n"
+      "run, space, and programs of target llvm need TVM (./x programs in a checkout). A pack of\n"
+      "target cuda needs a GPU only.\n\n"
+      "`sluice opbench COMMAND --help` has the options of a command, and more examples.\n\n"
+      "Exit codes: 0 fine, 1 the run failed, 2 wrong usage, bad files, or a part is missing.");
   app.require_subcommand(1);
   if (const auto exit_code = base::parse(app, argc, argv)) return *exit_code;
   return run();

@@ -66,7 +66,9 @@ void add_pairs_command(CLI::App& app, CommandBody& run) {
       ->type_name("stream|mps|processes")
       ->check(base::one_of({"stream", "mps", "processes"}));
   base::count_option(*command, "--pairs", options->pairs, "Pairs, chosen at random", 1);
-  command->add_option("--seed", options->seed, "Seed of the choice")->capture_default_str();
+  command->add_option("--seed", options->seed, "Seed of the choice")
+      ->capture_default_str()
+      ->type_name("N");
   command->add_option("--least-us", options->least_us, "Only programs that take at least so long")
       ->capture_default_str()
       ->type_name("US")

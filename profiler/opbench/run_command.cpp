@@ -251,6 +251,7 @@ void add_model_options(CLI::App& command, RunOptions& options) {
       ->type_name("TARGET");
   command.add_option("--batchsize", options.batch, "Batch size")
       ->capture_default_str()
+      ->type_name("N")
       ->check(base::whole_number(1, 4096));
 }
 
@@ -267,16 +268,19 @@ void add_run_command(CLI::App& app, CommandBody& run) {
                    "(sluice\nmodels), as LibTorch runs them on the CPU (--target llvm) or a GPU "
                    "(cuda). Into op.csv")
       ->capture_default_str()
+      ->type_name("tvm|torch")
       ->check(base::one_of({"tvm", "torch"}));
   command
       ->add_option("--iftune", options->tune, "Tune; false: only 16 random programs of each task")
       ->capture_default_str()
+      ->type_name("true|false")
       ->check(base::one_of({"true", "false"}));
   command
       ->add_option(
           "--ifcompare", options->compare,
           "Also print the latency without tuning, and on a GPU that of TVM's own schedules")
       ->capture_default_str()
+      ->type_name("true|false")
       ->check(base::one_of({"true", "false"}));
   command->add_option("--tuner", options->tuning.tuner, "How programs are chosen")
       ->capture_default_str()
@@ -291,8 +295,11 @@ void add_run_command(CLI::App& app, CommandBody& run) {
       ->type_name("NAME");
   command->add_option("--trials", options->tuning.trials, "Programs of each task")
       ->capture_default_str()
+      ->type_name("N")
       ->check(base::whole_number(1, 1'000'000));
-  command->add_option("--seed", options->tuning.seed, "Seed of the tuner")->capture_default_str();
+  command->add_option("--seed", options->tuning.seed, "Seed of the tuner")
+      ->capture_default_str()
+      ->type_name("N");
   command
       ->add_option(
           "--check", options->check,
@@ -306,9 +313,11 @@ void add_run_command(CLI::App& app, CommandBody& run) {
       ->capture_default_str()
       ->type_name("DIR");
   command->add_option("--device", options->device, "Index of the GPU (cuda)")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->type_name("N");
   command->add_option("--threads", options->threads, "Threads of a program (llvm)")
       ->capture_default_str()
+      ->type_name("N")
       ->check(base::whole_number(1, 1024));
   command
       ->add_option("--compile-limit-s", options->compile_limit_s,

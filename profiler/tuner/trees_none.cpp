@@ -1,5 +1,5 @@
 // In a build without XGBoost.
-#include "base/error.hpp"
+#include "base/built_without.hpp"
 #include "profiler/tuner/trees.hpp"
 
 namespace sluice::profiler {
@@ -8,9 +8,7 @@ bool has_xgboost() { return false; }
 
 struct Trees::Booster {};
 
-Trees::Trees() {
-  throw base::RunError("built without XGBoost: install libxgboost-dev, then build again");
-}
+Trees::Trees() { throw base::built_without("XGBoost", "sudo apt-get install libxgboost-dev"); }
 Trees::~Trees() = default;
 void Trees::fit(const Table&, const std::vector<float>&, const std::vector<float>&,
                 const Parameters&, int) {}

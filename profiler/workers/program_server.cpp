@@ -69,7 +69,13 @@ ProgramServer::ProgramServer(std::size_t processes)
       tasks_(memfd_create("sluice-opbench-tasks", MFD_CLOEXEC)),
       knows_(processes, true) {
   if (!tasks_) throw base::RunError(fmt::format("memfd_create: {}", std::strerror(errno)));
-  tvm_ = ask_for({{"do", "hello"}}).at("tvm");
+  try {
+    tvm_ = ask_for({{"do", "hello"}}).at("tvm");
+  } catch (const ServerLost&) {
+    throw;
+  } catch (const base::RunError& error) {
+    throw base::UsageError(error.what());  // TVM is not installed
+  }
 }
 
 void ProgramServer::fill(const std::vector<json>& requests, std::vector<json>& answers) {

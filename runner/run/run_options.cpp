@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/command_line.hpp"
+#include "base/install.hpp"
 #include "runner/experiment_reader.hpp"
 
 namespace sluice::runner {
@@ -19,6 +20,15 @@ void take_session_variable(RunOptions& options) {
   const std::string fault = base::check_session_name(name);
   if (!fault.empty()) throw base::UsageError("SLUICE_SESSION: " + fault);
   options.session = name;
+}
+
+/// An experiment that comes with Sluice is found from any folder by the name that help and pages
+/// give it.
+std::string installed_experiment(const std::string& file) {
+  namespace fs = std::filesystem;
+  if (!file.starts_with("exp_configs/") || fs::exists(file)) return file;
+  const fs::path installed = base::Install::of_this_program().root() / "share" / "sluice" / file;
+  return fs::exists(installed) ? installed.string() : file;
 }
 
 void add_options(CLI::App& app, RunOptions& options) {
@@ -86,6 +96,7 @@ std::optional<int> parse_run_options(int argc, char** argv, RunOptions& options)
   if (options.experiment_file.empty()) {
     throw base::UsageError("no experiment file; see sluice run --help");
   }
+  options.experiment_file = installed_experiment(options.experiment_file);
   take_session_variable(options);
   return std::nullopt;
 }

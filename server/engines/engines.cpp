@@ -18,6 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+const std::string kTorch = "in a checkout, ./x torch && ./x build adds PyTorch models";
+
 /// The file of a recording: a path, or a name among those that are installed. Empty if there is
 /// none.
 std::string recording_file(const base::Install& install, const std::string& path) {
@@ -70,8 +72,10 @@ bool in_store(const engine::ModelStore& store, const std::string& path) {
   throw base::UsageError(base::with_remark(
       fmt::format("model {}: neither the store {} nor the recordings have '{}'{}", config.name,
                   store.folder.string(), config.path, base::did_you_mean(config.path, names)),
-      fmt::format("`sluice models export {}` puts a torchvision model into the store",
-                  config.path)));
+      fs::exists(install.engine("torch"))
+          ? fmt::format("`sluice models export {}` puts a torchvision model into the store",
+                        config.path)
+          : "built without LibTorch, so it serves recordings only: " + kTorch));
 }
 
 /// A function of an engine's library, which is never unloaded: its models may outlive any scope.
@@ -80,8 +84,7 @@ Function* load_engine(const base::Install& install, const std::string& name, con
   const fs::path library = install.engine(name);
   if (!fs::exists(library)) {
     throw base::UsageError(fmt::format("this build has no engine '{}' ({}){}", name,
-                                       library.string(),
-                                       name == "torch" ? "; ./x torch, then build again" : ""));
+                                       library.string(), name == "torch" ? "; " + kTorch : ""));
   }
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) throw base::RunError(dlerror());

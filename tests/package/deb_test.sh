@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Prevents: a package that lacks a program, that has files of the build folder or of Python's cache, that installs
-# outside its own folders, that names the wrong version, or that differs from one build to the next.
+# outside its own folders, that names the wrong version, that forgets the running service when it is upgraded or
+# removed, or that differs from one build to the next.
 # Nothing is compiled: /bin/true stands for every program. usage: deb_test.sh SOURCE_FOLDER [ARGS of cmake]
 set -euo pipefail
 source=$1
@@ -91,6 +92,32 @@ if g++ -E -x c - >/dev/null 2>&1 <<<'#include <slurm/spank.h>'; then
   [[ $(dpkg-deb -f "$slurm" Depends) == "sluice (= $version), $needs (>= $release), $needs (<< $next~)" ]] ||
     fail "sluice-slurm depends on: $(dpkg-deb -f "$slurm" Depends)"
 fi
+# The scripts of the package, with a systemctl that notes what it is asked, on a machine with systemd and one without.
+mkdir -p "$work"/{control,bin,systemd}
+dpkg-deb -e "$main" "$work/control"
+printf '#!/bin/sh\necho "$*" >>%s/asked\n' "$work" >"$work/bin/systemctl"
+chmod +x "$work/bin/systemctl"
+# asked SCRIPT ARGS: what the script asks of systemctl, on one line. Nothing outside $work is touched.
+asked() {
+  local script=$1
+  shift
+  sed -E "s#/run/systemd/system#$work/systemd#; s# /(run|usr|var|etc)/# $work/\1/#g" "$work/control/$script" >"$work/script"
+  mkdir -p "$work/usr/share/sluice/python" && : >"$work/asked"
+  PATH=$work/bin:$PATH sh "$work/script" "$@" >"$work/said" 2>&1 || fail "$script $*"
+  xargs <"$work/asked"
+}
+[[ $(asked postinst configure "") == daemon-reload ]] || fail "a first install starts something"
+[[ $(asked postinst configure 0.1) == "daemon-reload try-restart sluice-node.service" ]] || fail "an upgrade restarts nothing"
+[[ $(asked prerm remove) == "stop sluice-node.service" ]] || fail "a removal stops nothing"
+[[ -z $(asked prerm upgrade 0.3) ]] || fail "an upgrade stops the service"
+link=$work/etc/systemd/system/multi-user.target.wants/sluice-node.service
+mkdir -p "${link%/*}" "$work/run/sluice" "$work/var/cache/sluice" && ln -s gone "$link"
+[[ $(asked postrm remove) == daemon-reload && -L $link && -d $work/run/sluice ]] || fail "a removal purges"
+[[ $(asked postrm purge) == daemon-reload && ! -L $link && ! -d $work/run/sluice && ! -d $work/var/cache/sluice ]] ||
+  fail "a purge leaves files"
+rmdir "$work/systemd"
+[[ -z $(asked postinst configure 0.1)$(asked prerm remove)$(asked postrm purge) ]] || fail "systemctl without systemd"
+
 for package in "${packages_made[@]}"; do
   dpkg-deb -c "$package" | grep -v ' root/root ' >"$work/said" && fail "files that do not belong to root"
   dpkg-deb -c "$package" | grep -vE '^(drwxr-xr-x|-rwxr-xr-x|-rw-r--r--) ' >"$work/said" && fail "odd permissions"

@@ -96,16 +96,14 @@ class Install(unittest.TestCase):
 
     def test_without_the_laboratory_one_line_names_it(self):
         help_text = run(self.sluice, "--help").stdout
-        self.assertIn(
-            "\nOf the package sluice-lab, which is not installed: sweep bench opbench predict programs\n", help_text
-        )
+        self.assertIn("\nNot installed, of the package sluice-lab: sweep bench opbench predict programs\n", help_text)
         for command in ("bench", "sweep", "opbench", "predict", "programs"):
             done = run(self.sluice, command)
-            self.assertEqual(done.returncode, 1)
-            self.assertEqual(
+            self.assertEqual(done.returncode, 2)
+            self.assertRegex(
                 done.stderr,
-                f"sluice: `sluice {command}` is in the package sluice-lab, which is not installed "
-                "(docs/guide/install.md)\n",
+                rf"^sluice: `sluice {command}` is in the package sluice-lab, which is not installed: apt install "
+                r"\./sluice-lab_[0-9.]*_amd64\.deb, or \./x build in a checkout\n$",
             )
         for command in ("exec", "status", "top", "set", "compare", "run", "report", "doctor"):
             self.assertEqual(run(self.sluice, command, "--help").returncode, 0, command)
@@ -119,6 +117,15 @@ class Install(unittest.TestCase):
         for command in ("bench", "sweep"):
             done = run(sluice, command, "--help")
             self.assertEqual((done.returncode, done.stderr), (0, ""), command)
+
+    def test_a_command_that_was_not_built_says_what_was_missing(self):
+        partly = shutil.copytree(self.parts["sluice"], self.folder / "partly")
+        shutil.copytree(self.parts["lab"], partly, dirs_exist_ok=True)
+        for command, library in (("serve", "gRPC"), ("opbench", "liblzma")):
+            (partly / "libexec/sluice" / f"sluice-{command}").unlink()
+            done = run(partly / "bin" / "sluice", command)
+            self.assertEqual(done.returncode, 2)
+            self.assertRegex(done.stderr, rf"^sluice: `sluice {command}` was not built: no {library} .*: \./x build\n$")
 
     def test_gdb_finds_the_debug_files(self):
         prefix = shutil.copytree(self.parts["sluice"], self.folder / "with_debug")

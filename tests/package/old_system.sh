@@ -7,13 +7,10 @@
 # Needs root, debootstrap and a network. Exit codes: 0 fine; 1 a check failed; 2 usage; 77 it cannot be tried here
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+source tests/package/bare_system.sh
 usage() { sed -n '/^# usage/,/^# Needs/s/^# //p' "${BASH_SOURCE[0]}" >&2 && exit 2; }
 (($# == 2 || $# == 3)) || usage
-case $1 in
-  bullseye) archive=(http://deb.debian.org/debian) ;;
-  jammy) archive=(http://archive.ubuntu.com/ubuntu /usr/share/debootstrap/scripts/gutsy) ;;
-  *) usage ;;
-esac
+[[ $1 == bullseye || $1 == jammy ]] || usage
 build=$(realpath "$2")
 library=$build/lib/sluice/libsluice_intercept.so
 cuda=$(sed -n 's/^SLUICE_CUDA_INCLUDE_DIR:[A-Z]*=//p' "$build/CMakeCache.txt")
@@ -39,17 +36,7 @@ fail() {
 }
 inside() { chroot "$root" env -i PATH=/usr/bin:/bin LC_ALL=C.UTF-8 SLUICE_SESSION="$SLUICE_SESSION" "$@"; }
 
-mkdir "$root"
-if [[ -e ${3:-} ]]; then
-  tar -xf "$3" -C "$root"
-else
-  # Debian has no keys of Ubuntu.
-  components=main keys=()
-  [[ $1 == bullseye ]] || components=main,universe keys=(--no-check-gpg)
-  debootstrap --variant=minbase --include=g++ --components="$components" "${keys[@]}" "$1" "$root" "${archive[@]}" >"$work/said" 2>&1 ||
-    fail "debootstrap failed"
-  [[ -z ${3:-} ]] || tar -cf "$3" -C "$root" .
-fi
+bare_system "$1" g++ "${3:-}" >"$work/said" 2>&1 || fail "debootstrap failed"
 mkdir -p "$root"/opt/{sluice,source,cuda}
 mount -t proc proc "$root/proc"
 mount --bind /dev/shm "$root/dev/shm"

@@ -6,11 +6,12 @@
 # Needs root, debootstrap, a network, and the package of `./x package`. Exit codes: 0 fine; 1 a check failed; 2 usage
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+source tests/package/bare_system.sh
 usage() { sed -n '/^# usage/,/^# Needs/s/^# //p' "${BASH_SOURCE[0]}" >&2 && exit 2; }
 (($# == 2 || $# == 3)) || usage
 case $1 in
-  debian) suite=(bookworm http://deb.debian.org/debian) ;;
-  ubuntu) suite=(noble http://archive.ubuntu.com/ubuntu) ;;
+  debian) suite=bookworm ;;
+  ubuntu) suite=noble ;;
   *) usage ;;
 esac
 [[ $2 == deb || $2 == wheel ]] || usage
@@ -37,27 +38,9 @@ as_user() {
     sh -c 'cd && "$@"' _ "$@" >"$work/said" 2>&1
 }
 
-mkdir "$root"
-if [[ -e ${3:-} ]]; then
-  tar -xf "$3" -C "$root"
-else
-  # Debian has no keys of Ubuntu, and no script of that name: all suites of Ubuntu have the same.
-  script=/usr/share/debootstrap/scripts/${suite[0]}
-  [[ -e $script ]] || script=/usr/share/debootstrap/scripts/gutsy
-  keys=()
-  [[ $1 == debian || -e /usr/share/keyrings/ubuntu-archive-keyring.gpg ]] || keys=(--no-check-gpg)
-  components=main
-  [[ $1 == debian ]] || components=main,universe
-  debootstrap --variant=minbase --components="$components" "${keys[@]}" "${suite[0]}" "$root" "${suite[1]}" "$script" \
-    >"$work/said" 2>&1 || fail "debootstrap failed"
-  [[ -z ${3:-} ]] || tar -cf "$3" -C "$root" .
-fi
+bare_system "$suite" "" "${3:-}" >"$work/said" 2>&1 || fail "debootstrap failed"
 mount -t proc proc "$root/proc"
-# Not the /dev of this machine, which may have a GPU.
-mount -t tmpfs -o mode=755 tmpfs "$root/dev"
-cp -a /dev/{null,zero,full,random,urandom,tty} "$root/dev/"
-mkdir "$root/dev/shm"
-mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
+devices
 mkdir -p "$root/home/user"
 chown 1000:1000 "$root/home/user"
 

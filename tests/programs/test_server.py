@@ -3,6 +3,7 @@
 test_tvm_server.py asks a real server the same questions and expects the same answers.
 """
 
+import importlib.metadata
 import json
 from pathlib import Path
 
@@ -20,6 +21,18 @@ def answered(do: str, ok: bool = True) -> list[dict]:
 
 def test_every_answer_has_the_number_of_its_request():
     assert [t["answer"]["id"] for t in TRANSCRIPT] == [t["request"]["id"] for t in TRANSCRIPT]
+
+
+def test_without_tvm_the_answer_says_how_to_get_it(monkeypatch):
+    """Prevents: a command that reports how its server ended, under a line of the server's own."""
+
+    def missing(package: str):
+        raise importlib.metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    answer = server.Server().answer('{"id": 1, "do": "hello"}')
+    assert not answer["ok"] and " has no apache-tvm, " in answer["error"] and "\n" not in answer["error"]
+    assert "pip install apache-tvm==" in answer["error"]
 
 
 def test_an_error_is_one_line():

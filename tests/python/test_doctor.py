@@ -6,11 +6,13 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from sluice_tools import slice_answers
+from sluice_tools.command import how_to_get
 from sluice_tools.doctor import checks
 from sluice_tools.doctor.checks import OK, PROBLEM, WARNING, Surroundings
 from sluice_tools.doctor.cli import examine, main, text_of
@@ -293,7 +295,49 @@ def test_a_program_that_was_not_built_is_a_warning(machine, program, library):
 def test_missing_packages_are_named(machine):
     found = machine.one("parts", has_package=lambda name: name != "plotly")
     assert found.level == WARNING and " has no plotly: no sluice report" in found.said
-    assert "pip install plotly (" in found.todo
+    assert found.todo.endswith("pip install plotly")
+
+
+def test_how_to_get_packages_depends_on_the_installation(tmp_path, monkeypatch):
+    """Prevents: a user of a package or a wheel who is sent to a script of the checkout."""
+    monkeypatch.setenv("SLUICE_VENV", "/opt/sluice/venv")
+    venv = "/opt/sluice/venv"
+    assert how_to_get("numpy") == f"sudo python3 -m venv {venv} && sudo {venv}/bin/pip install numpy"
+    (tmp_path / "x").touch()
+    monkeypatch.setenv("SLUICE_VENV", f"{tmp_path}/.venv")
+    assert how_to_get("numpy") == f"{tmp_path}/x reports"
+    assert how_to_get("torch==2.11.0") == f"{tmp_path}/x torch"
+    assert how_to_get("apache-tvm==1") == f"{tmp_path}/x programs"
+    monkeypatch.setenv("SLUICE_VENV", "")
+    assert how_to_get("numpy", "pandas") == f"{sys.executable} -m pip install numpy pandas"
+
+
+def test_a_missing_library_and_its_programs_are_named(machine):
+    library = machine.folder / "libneeded.so"
+    command = ["cc", "-shared", "-Wl,-soname,libneeded.so", "-o", library, "-x", "c", "/dev/null"]
+    subprocess.run(command, check=True)
+    program = machine.folder / "libexec/sluice/sluice-needy"
+    link = [
+        "cc",
+        "-o",
+        program,
+        "-x",
+        "c",
+        "-",
+        "-x",
+        "none",
+        "-Wl,--no-as-needed",
+        f"-Wl,-rpath,{machine.folder}",
+        library,
+    ]
+    marker = machine.folder / "ran"
+    source = f'#include <stdio.h>\nint main(void) {{ return fopen("{marker}", "w") == 0; }}\n'
+    subprocess.run(link, input=source, text=True, check=True)
+    assert machine.one("libraries").level == OK
+    library.unlink()
+    found = machine.one("libraries")
+    assert found.level == PROBLEM and found.said == "no libneeded.so: sluice-needy cannot start"
+    assert not marker.exists()
 
 
 def test_the_text_and_the_exit_code(machine, monkeypatch, capsys):
@@ -450,6 +494,9 @@ def test_a_controller_tries_the_simulated_gpu_and_shows_the_answer(tmp_path):
 
     controller = subprocess.Popen([PROGRAM, "controller", *place, "--check-slices", "always"], env=environment)
     try:
+        ready = time.monotonic() + 30  # else exec starts a controller of its own, which tries nothing
+        while subprocess.run([PROGRAM, "status", *place], capture_output=True).returncode and time.monotonic() < ready:
+            time.sleep(0.1)
         client = [str(Path(PROGRAM).parents[1] / "libexec/sluice/sluice-example-spin"), "--jobs", "1"]
         subprocess.run(
             [PROGRAM, "exec", *place, "--priority", "0", "--gpu", "sim", "--", *client], check=True, env=environment

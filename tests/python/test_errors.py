@@ -83,14 +83,14 @@ def test_a_store_that_cannot_be_written(models):
 def test_a_python_without_torch_names_the_command(tmp_path):
     """`import torch` must fail here although this Python has it."""
     (tmp_path / "torch.py").write_text("raise ImportError('no torch here')\n")
-    environ = environment()
+    environ = environment() | {"SLUICE_VENV": "/no/such/.venv"}
     environ["PYTHONPATH"] = f"{tmp_path}:{environ['PYTHONPATH']}"
     command = [sys.executable, "-m", "sluice_tools.models"]
     listed = subprocess.run([*command, "list", "--store", str(tmp_path)], env=environ, capture_output=True, text=True)
     assert listed.returncode == 0, listed.stderr
     result = subprocess.run([*command, "export", "resnet18"], env=environ, capture_output=True, text=True)
-    assert result.returncode == 1
-    assert "run ./x torch in the checkout" in result.stderr
+    assert result.returncode == 2
+    assert result.stderr.endswith("/.venv/bin/pip install torch==2.11.0 torchvision==0.26.0\n")
     assert len(result.stderr.splitlines()) == 1
 
 

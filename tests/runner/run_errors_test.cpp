@@ -25,6 +25,14 @@ TEST_F(RunErrorTest, MissingExperiment) {
   expect_refused({"none.json"}, "none.json: cannot be read: No such file or directory");
 }
 
+// Prevents: an example of --help that works in a checkout only.
+TEST_F(RunErrorTest, AnInstalledExperimentIsFoundFromAnyFolder) {
+  expect_refused({"exp_configs/replay/input_device.json", "--device", "3"},
+                 "--device: found 3, allowed: 0 (1 simulated GPU here)");
+  expect_refused({"exp_configs/none.json"},
+                 "exp_configs/none.json: cannot be read: No such file or directory");
+}
+
 TEST_F(RunErrorTest, DeviceIndexOutOfRange) {
   json experiment = two_models();
   experiment["device_id"] = 1;

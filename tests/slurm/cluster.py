@@ -15,6 +15,7 @@ NOBODY = 65534
 SLUICE = str(BUILD / "bin" / "sluice")
 SPIN = str(BUILD / "libexec" / "sluice" / "sluice-example-spin")
 ON_SIMULATED_GPU = {"LD_LIBRARY_PATH": str(BUILD / "lib" / "sluice" / "simgpu")}
+PLUGIN = str(BUILD / "lib" / "sluice" / "slurm" / "spank_sluice.so")
 SHARD = "--gres=shard:1"
 
 _SLURM_CONF = """\
@@ -81,8 +82,8 @@ class Cluster:
         self._run("munged", "--force", f"--key-file={place}/key", f"--socket={place}/munge.sock",
                   f"--pid-file={place}/munged.pid", f"--log-file={place}/munged.log",
                   f"--seed-file={place}/seed", "--num-threads=1")  # fmt: skip
-        for daemon in (["slurmctld", "-D", "-i"], ["slurmd", "-D", "-N", "localhost"]):
-            subprocess.Popen(daemon, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._start("slurmctld", "-D", "-i")
+        self.slurmd = self._start("slurmd", "-D", "-N", "localhost")
         wait_until(self.is_idle, "the node is ready")
 
     def _write(self, name: str, text: str, mode: int = 0o644) -> Path:
@@ -96,13 +97,21 @@ class Cluster:
         assert done.returncode == 0, done
         return done.stdout
 
-    def configure_plugin(self, arguments: str) -> None:
-        self._write("plugstack.conf", f"required {BUILD}/lib/sluice/slurm/spank_sluice.so {arguments}\n")
+    def configure_plugin(self, arguments: str, mode: str = "optional", plugin: Path | str = PLUGIN) -> None:
+        self._write("plugstack.conf", f"{mode} {plugin} {arguments}\n")
 
     def configure_prolog(self, arguments: str, before: str = "") -> None:
         # As slurmd does: without an exported PATH.
         prolog = f"{BUILD}/libexec/sluice/slurm-prolog"
         self._write("prolog", f"#!/bin/sh\n{before}\nexec {prolog} {arguments}\n", 0o755)
+
+    def _start(self, *daemon: str) -> subprocess.Popen:
+        return subprocess.Popen(daemon, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def restart_slurmd(self) -> None:
+        self.slurmd.terminate()
+        self.slurmd.wait()
+        self.slurmd = self._start("slurmd", "-D", "-N", "localhost")
 
     def is_idle(self) -> bool:
         return (

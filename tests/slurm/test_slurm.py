@@ -2,7 +2,9 @@
 user who takes one that the site does not allow, would be noticed only by the latency of others."""
 
 import os
+import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 from cluster import (
@@ -190,5 +192,44 @@ def test_a_fault_of_ours_does_not_end_the_job(cluster):
 
 def test_a_wrong_line_in_plugstack_is_named(cluster):
     cluster.configure_plugin("defualt=0")
-    done = cluster.run("srun", "true")
-    assert done.returncode != 0 and "plugstack.conf: 'defualt=0' is not default=0-255" in done.stderr
+    done = cluster.run("srun", SHARD, "echo", "ran")
+    assert done.stdout == "ran\n" and "plugstack.conf: 'defualt=0' is not default=0-255" in done.stderr
+    cluster.configure_plugin("defualt=0", mode="required")
+    assert cluster.run("srun", "true").returncode != 0
+
+
+def test_an_update_of_slurm_costs_the_priorities_and_no_job(cluster, tmp_path):
+    """A plugin of another release, or none: jobs run without Sluice, and the node starts."""
+    source = tmp_path / "other.c"
+    source.write_text('const char plugin_name[] = "sluice", plugin_type[] = "spank";\n'
+                      "const unsigned int plugin_version = 0x130000, spank_plugin_version = 1;\n")  # fmt: skip
+    other = tmp_path / "spank_sluice.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", other, source], check=True)
+    for plugin in (other, tmp_path / "missing.so"):
+        cluster.configure_plugin("default=0", plugin=plugin)
+        cluster.restart_slurmd()
+        wait_until(cluster.is_idle, "the node is ready")
+        done = cluster.run("srun", SHARD, "sh", "-c", "echo ran$LD_PRELOAD")
+        assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
+        asked = cluster.run("srun", SHARD, "--sluice-priority=1", "true")
+        assert asked.returncode != 0 and "--sluice-priority" in asked.stderr
+        cluster.configure_plugin("default=0", mode="required", plugin=plugin)
+        assert cluster.run("srun", SHARD, "true").returncode != 0
+
+
+def test_the_line_of_the_guide_shows_what_a_job_got(cluster):
+    guide = Path(__file__).parents[2] / "docs" / "guide" / "slurm.md"
+    (line,) = [line for line in guide.read_text().splitlines() if line.startswith("srun --gres=shard:1 --sluice-prio")]
+    done = cluster.run(*shlex.split(line), PATH=f"{BUILD}/bin:{os.environ['PATH']}")
+    assert done.stdout.splitlines()[:3] == ["0", "default", INTERPOSER], done.stderr
+    assert "session default: controller pid" in done.stdout
+
+
+def test_taken_out_it_leaves_jobs_alone(cluster):
+    job = cluster.start("srun", SHARD, "--sluice-priority=0", "sleep", "60")
+    wait_until(lambda: "controller.0" in state_files(), "the job runs")
+    (cluster.folder / "plugstack.conf").write_text("")
+    assert cluster.run("srun", SHARD, "sh", "-c", "echo ran$LD_PRELOAD").stdout == "ran\n"
+    assert job.poll() is None and "controller.0" in state_files()
+    job.terminate()
+    job.wait()

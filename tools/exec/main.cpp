@@ -86,7 +86,7 @@ void add_options(CLI::App& app, Options& options) {
          "first, at their first launch")
       ->envname("SLUICE_CLOSE")
       ->type_name("law|first")
-      ->check(CLI::IsMember({"law", "first"}));
+      ->check(base::one_of({"law", "first"}));
   app.add_option(
          "--slice", options.slice,
          "Its time slice on the GPU next to a higher priority: " + std::string(shm::kSliceForms))

@@ -102,7 +102,7 @@ def page(name: str, summary: str, help_text: str, version: str, date: str, see_a
 
 
 def help_of(sluice: str, *command: str) -> str:
-    environment = {**os.environ, "COLUMNS": "120", "LC_ALL": "C.UTF-8"}
+    environment = {**os.environ, "COLUMNS": "1000", "LC_ALL": "C.UTF-8"}
     done = subprocess.run([sluice, *command, "--help"], env=environment, capture_output=True, text=True)
     if done.returncode or not done.stdout.strip():
         said = done.stderr.strip() or "no output"

@@ -36,8 +36,10 @@ if ! command -v "$python" >/dev/null 2>&1; then
   echo "sluice ${module##*.}: no python3 found; install one (apt-get install python3 python3-venv)" >&2
   exit 1
 fi
+[ -z "$named" ] || recorded_venv=
+SLUICE_VENV=$recorded_venv
 PYTHONPATH=$package${PYTHONPATH:+:$PYTHONPATH}
 SLUICE_PROGRAM=$here/../../bin/sluice
-export PYTHONPATH SLUICE_PROGRAM
+export PYTHONPATH SLUICE_PROGRAM SLUICE_VENV
 # UTF-8 mode: files are the same in every locale.
 exec "$python" -X utf8 -m "$module" "$@"

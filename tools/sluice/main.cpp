@@ -6,11 +6,14 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/command_line.hpp"
+#include "base/help_text.hpp"
 #include "base/install.hpp"
 #include "base/nearest.hpp"
 
@@ -23,6 +26,14 @@ struct Command {
   /// In the component `lab` (cmake/SluiceLayout.cmake), which an installation may lack.
   bool lab = false;
 };
+
+/// A library without which a command is not built. `./x build` installs it.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kLibraries{{
+    {"serve", "gRPC (libgrpc++-dev)"},
+    {"hybrid_workload", "gRPC (libgrpc++-dev)"},
+    {"opbench", "liblzma (liblzma-dev)"},
+    {"predict", "liblzma (liblzma-dev)"},
+}};
 
 constexpr std::array kCommands{
     Command{"exec", "run any program, unchanged, with a priority and a policy"},
@@ -59,29 +70,31 @@ bool lab_is_installed() {
 }
 
 void print_help() {
-  std::cout << "Share one NVIDIA GPU between a latency-critical process and best-effort ones.\n\n"
-               "Usage: sluice COMMAND [ARGS]\n\n";
+  std::ostringstream text;
+  text << "Share one NVIDIA GPU between a latency-critical process and best-effort ones.\n\n"
+          "Usage: sluice COMMAND [ARGS]\n\n";
   for (const Command& command : kCommands) {
-    std::cout << "  " << command.name << std::string(17 - command.name.size(), ' ')
-              << command.summary << '\n';
+    text << "  " << command.name << std::string(17 - command.name.size(), ' ') << command.summary
+         << '\n';
   }
   if (!lab_is_installed()) {
-    std::cout << "\nOf the package sluice-lab, which is not installed:";
+    text << "\nNot installed, of the package sluice-lab:";
     for (const Command& command : kCommands) {
-      if (command.lab) std::cout << ' ' << command.name;
+      if (command.lab) text << ' ' << command.name;
     }
-    std::cout << '\n';
+    text << '\n';
   }
-  std::cout
-      << "\n  help COMMAND, COMMAND --help   what a command takes\n"
-         "  --version                      the version of this installation\n\n"
-         "Examples:\n"
-         "  sluice exec --priority 0 -- python train.py    best effort\n"
-         "  sluice exec --priority 1 -- python serve.py    critical: the higher priority wins\n"
-         "  sluice status                                  who runs, who holds whom\n"
-         "  sluice top                                     the same, live\n"
-         "  sluice set train.py --policy gate              change a client as it runs\n"
-         "  sluice run exp_configs/replay/input_device.json\n";
+  text << "\n  help COMMAND, COMMAND --help   what a command takes\n"
+          "  --version                      the version of this installation\n\n"
+          "Examples:\n"
+          "  sluice exec --priority 0 -- python train.py    best effort\n"
+          "  sluice exec --priority 1 -- python serve.py    critical: the higher priority wins\n"
+          "  sluice status                                  who runs, who holds whom\n"
+          "  sluice top                                     the same, live\n"
+          "  sluice set train.py --policy gate              change a client as it runs\n"
+          "  sluice run exp_configs/replay/input_device.json\n\n"
+          "Exit codes: those of the command; 2: no such command, or it is not installed.";
+  base::print_help(text.str());
 }
 
 [[noreturn]] void refuse_unknown(const std::string& name) {
@@ -92,18 +105,28 @@ void print_help() {
                         "`sluice --help` lists the commands"));
 }
 
+/// A command that is listed has no program here: says which part of Sluice has it.
+[[noreturn]] void refuse_missing(const Command& command, const std::filesystem::path& program) {
+  const std::string name = "`sluice " + std::string(command.name) + "`";
+  if (command.lab && !lab_is_installed()) {
+    throw base::UsageError(name +
+                           " is in the package sluice-lab, which is not installed: apt install "
+                           "./sluice-lab_" SLUICE_VERSION "_amd64.deb, or ./x build in a checkout");
+  }
+  for (const auto& [needy, library] : kLibraries) {
+    if (needy != command.name) continue;
+    throw base::UsageError(name + " was not built: no " + std::string(library) +
+                           " was there; in a checkout: ./x build");
+  }
+  throw base::RunError(program.string() + " is missing; build or install it again");
+}
+
 /// Replaces this process; returns only by throwing.
 [[noreturn]] void become(const std::string& name, std::vector<std::string> args) {
   const std::filesystem::path program = base::Install::of_this_program().subcommand(name);
   if (!std::filesystem::exists(program)) {
     for (const Command& command : kCommands) {
-      if (command.name != name) continue;
-      if (command.lab && !lab_is_installed()) {
-        throw base::RunError("`sluice " + name +
-                             "` is in the package sluice-lab, which is not installed "
-                             "(docs/guide/install.md)");
-      }
-      throw base::RunError(program.string() + " is missing; build or install it again");
+      if (command.name == name) refuse_missing(command, program);
     }
     refuse_unknown(name);
   }

@@ -7,18 +7,28 @@ import locale
 import os
 import signal
 import sys
+from pathlib import Path
 
 from sluice_tools.errors import EXIT_FAILED, CommandError, usage_error
+
+
+def how_to_get(*names: str) -> str:
+    """The command that gets the Python that runs Sluice's commands these packages, in this kind of installation."""
+    packages = " ".join(names)
+    venv = os.environ.get("SLUICE_VENV", "/opt/sluice/venv")  # from the launcher
+    if not venv:  # the user named a Python, or the wheel its own
+        return f"{sys.executable} -m pip install {packages}"
+    script = Path(venv).parent / "x"
+    if script.exists():
+        return f"{script} {'torch' if 'torch' in packages else 'programs' if 'tvm' in packages else 'reports'}"
+    return f"sudo python3 -m venv {venv} && sudo {venv}/bin/pip install {packages}"
 
 
 def need_packages(command: str, *names: str) -> None:
     """Raises CommandError, one line, if packages are missing."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
-        raise usage_error(
-            f"{sys.executable} has no {', '.join(missing)}: run ./x reports in the checkout; or pip install them "
-            "and name that Python with SLUICE_PYTHON"
-        )
+        raise usage_error(f"{sys.executable} has no {', '.join(missing)}: {how_to_get(*missing)}")
 
 
 def run_command(command: str, job) -> int:

@@ -3,6 +3,8 @@
 import argparse
 import sys
 
+from sluice_tools.help_text import HelpFormatter
+
 EXIT_FINE = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -26,6 +28,11 @@ def run_error(text: str) -> CommandError:
 
 
 class Parser(argparse.ArgumentParser):
+    """Wrong usage is one line; --help has lines that no terminal breaks."""
+
+    def __init__(self, **options):
+        super().__init__(formatter_class=HelpFormatter, **options)
+
     def error(self, message):
         print(f"{self.prog}: {message}; see {self.prog} --help", file=sys.stderr)
         sys.exit(EXIT_USAGE)

@@ -36,6 +36,8 @@ checks: does every launch of TorchScript, AOTInductor, CUDA graphs, eager and co
 programs: programs that Sluice was not tuned on, against the same without Sluice
 llm: a real LLM server next to training and offline generation
 serve: the model server: its schedulers, the server next to training, and its cost
+
+Exit codes: 0; 1 a cell failed (the same command measures it again); 2 wrong usage, or packages missing.
 """
 _OWN = {"programs": programs.main, "llm": llm.main, "serve": serve.main}  # commands with options of their own
 _PARTS = {"published": tuple(published.SUBJECTS), "checks": ("coverage", "outputs", "parked")}
@@ -44,12 +46,7 @@ _MODES = ("time-sliced", "MPS")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="sluice bench",
-        description="Measure what sharing a GPU costs and gives.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser(prog="sluice bench", description="Measure what sharing a GPU costs and gives.", epilog=_EXAMPLES)
     parser.add_argument("bench", choices=(*_PARTS, *_OWN), metavar="published|checks|programs|llm|serve")
     parser.add_argument(
         "--part", choices=sum(_PARTS.values(), ()), action="append", help="only this part; may be given again"

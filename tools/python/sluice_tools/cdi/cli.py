@@ -1,6 +1,5 @@
 """The command line of `sluice cdi`."""
 
-import argparse
 import json
 import os
 import sys
@@ -73,10 +72,7 @@ def _choose_board(required: bool) -> Path | None:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = Parser(
-        prog="sluice cdi",
-        description="Print a CDI file: devices that give a container a priority.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="sluice cdi", description="Print a CDI file: devices that give a container a priority.", epilog=_EXAMPLES
     )
     parser.add_argument(
         "--node", action="store_true", help="use the node service also if it does not run now (default: if it runs)"

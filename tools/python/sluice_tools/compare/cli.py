@@ -60,7 +60,6 @@ def _parser() -> argparse.ArgumentParser:
         prog="sluice compare",
         usage=_USAGE,
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Is Sluice worth it for two programs of your own? Measures each alone, both as\n"
         "without Sluice (bare), and both with it, in rounds. Ends with a verdict, a table\nand a page.",
     )

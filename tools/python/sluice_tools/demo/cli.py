@@ -33,7 +33,6 @@ def _parser() -> argparse.ArgumentParser:
         description="Run a critical and a best-effort model as processes of their own: each alone, then "
         "together under every policy. Ends with a table and a verdict.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--gpu",

@@ -53,7 +53,6 @@ def _parser() -> argparse.ArgumentParser:
         prog="sluice device-plugin",
         description="Offer GPUs with a priority to Kubernetes: sluice.dev/critical and sluice.dev/besteffort.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--critical", type=_slots, default=1, metavar="N", help="critical containers for each GPU (default: 1)"

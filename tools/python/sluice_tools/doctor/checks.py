@@ -4,11 +4,14 @@ import ctypes
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from sluice_tools.command import how_to_get
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 _LIMIT_S = 30
@@ -236,12 +239,14 @@ _PARTS = (
     (
         "sluice-worker-torch",
         "LibTorch",
-        "sluice train, split and predict, and PyTorch models in sluice run and serve",
-        "build Sluice from source after ./x torch (docs/guide/install.md); packages are built without it",
+        "sluice train and split, and PyTorch models in sluice run and serve",
+        "in a checkout: ./x torch && ./x build; packages are built without it",
     ),
-    ("sluice-serve", "gRPC", "sluice serve", "install libgrpc++-dev and protobuf-compiler-grpc, and build again"),
+    ("sluice-serve", "gRPC", "sluice serve", "in a checkout: ./x build, which installs libgrpc++-dev"),
 )
-_PACKAGES = ("numpy", "pandas", "matplotlib", "plotly", "jinja2")
+# The driver is that of the machine, or the simulated one.
+_OF_THE_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
+_PACKAGES = ("numpy", "pandas", "matplotlib", "plotly", "jinja2", "pyarrow", "perfetto")
 
 
 def parts(about: Surroundings) -> Iterator[Finding]:
@@ -254,10 +259,38 @@ def parts(about: Surroundings) -> Iterator[Finding]:
         said = (
             f"{sys.executable} has no {', '.join(packages)}: no sluice report, records report, sweep, trace and parse"
         )
-        todo = f"./x reports in a checkout, else pip install {' '.join(packages)} (docs/guide/install.md)"
-        yield Finding("parts", WARNING, said, todo)
+        yield Finding("parts", WARNING, said, how_to_get(*packages))
     if not missing and not packages:
         yield Finding("parts", OK, "all programs, and the Python packages of reports")
+
+
+def _head(file: Path) -> bytes:
+    with open(file, "rb") as opened:
+        return opened.read(4096)
+
+
+def _missing_libraries(file: Path, loader: str, environment: Mapping[str, str]) -> list[str]:
+    """What the loader does not find for `file`. As `ldd`, it lists and then ends: no code of the file runs."""
+    done = run([loader, str(file)], {**environment, "LD_TRACE_LOADED_OBJECTS": "1"})
+    missing = [line.split()[0] for line in done.stdout.splitlines() if line.endswith("=> not found")]
+    missing += re.findall(r"version `([^']+)' not found", done.stderr)
+    return [name for name in missing if name not in _OF_THE_DRIVER]
+
+
+def libraries(about: Surroundings) -> Iterator[Finding]:
+    root = about.program.parents[1]
+    files = [about.program, *sorted((root / "libexec/sluice").glob("*")), *sorted((root / "lib/sluice").glob("*.so"))]
+    heads = {file: head for file in files if (head := _head(file)).startswith(b"\x7fELF")}
+    loaders = [found[0].decode() for head in heads.values() if (found := re.search(rb"/[\w/.-]+/ld-[\w.-]+", head))]
+    lacking: dict[str, list[str]] = {}
+    for file in heads if loaders else ():
+        for name in _missing_libraries(file, loaders[0], about.environment):
+            lacking.setdefault(name, []).append(file.name)
+    for name, programs in lacking.items():
+        todo = f"install what has it (apt-file search {name}), or build Sluice on this system: ./x build in a checkout"
+        yield Finding("libraries", PROBLEM, f"no {name}: {', '.join(programs)} cannot start", todo)
+    if not lacking:
+        yield Finding("libraries", OK, f"{len(heads)} programs and libraries have theirs")
 
 
 CHECKS: tuple[Callable[[Surroundings], Iterator[Finding]], ...] = (
@@ -270,4 +303,5 @@ CHECKS: tuple[Callable[[Surroundings], Iterator[Finding]], ...] = (
     mps,
     segments,
     parts,
+    libraries,
 )

@@ -27,7 +27,6 @@ def _parser() -> argparse.ArgumentParser:
         prog="sluice doctor",
         description="Check what Sluice needs on this machine, for this user and in this shell, and say what to do.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--gpu", choices=("real", "sim"), default="real", help="sim: the simulated GPU (default: real)")
     parser.add_argument(

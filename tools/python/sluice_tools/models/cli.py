@@ -8,8 +8,8 @@ import signal
 import sys
 from pathlib import Path
 
-from sluice_tools.command import run_command
-from sluice_tools.errors import EXIT_FINE, Parser, run_error, usage_error
+from sluice_tools.command import how_to_get, run_command
+from sluice_tools.errors import EXIT_FINE, Parser, usage_error
 from sluice_tools.models import names, report
 from sluice_tools.models.store import Store, default_store
 
@@ -21,6 +21,8 @@ examples:
   sluice models export bert_large --sequence 128 --dtype bfloat16
   sluice models export resnet50 bert_base --train
   sluice models list
+
+Exit codes: 0; 1 a model cannot be exported; 2 wrong usage, no such model, or packages missing.
 """
 
 
@@ -38,7 +40,6 @@ def _parser() -> argparse.ArgumentParser:
         prog="sluice models",
         description="Put PyTorch models into the store of `sluice run`, `serve`, `split` and `train`.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _add_export(commands)
@@ -63,7 +64,6 @@ def _add_export(commands) -> None:
         description="Build models, convert them and put them into the store. Weights are random "
         "with a fixed seed unless --weights names a file; nothing is downloaded.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = export.add_argument
     add(
@@ -115,10 +115,9 @@ def _import_torch():
         import torch  # noqa: F401
         import torchvision  # noqa: F401
     except ImportError as error:
-        raise run_error(
-            "this needs torch 2.11.0 and torchvision 0.26.0, and "
-            f"{sys.executable} lacks them ({error}): run ./x torch in the checkout, or name a Python "
-            "that has them with SLUICE_PYTHON"
+        raise usage_error(
+            f"{sys.executable} lacks torch 2.11.0 or torchvision 0.26.0 ({error}): "
+            f"{how_to_get('torch==2.11.0', 'torchvision==0.26.0')}"
         ) from error
 
 

@@ -23,7 +23,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="sluice opbench report",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Records of `sluice opbench` as a table and one HTML page (docs/reference/opbench.md).",
     )
     text = "records; folders with records, or with the predictions.csv of sluice predict"

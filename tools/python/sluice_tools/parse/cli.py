@@ -13,6 +13,8 @@ examples:
   nsys stats -r kernexectrace --format csv -o run report.nsys-rep
   sluice parse -f run_kernexectrace.csv -p models_pid.json
   sluice parse results                      the folder of `sluice run --trace`
+
+Exit codes: 0; 1 nothing to split; 2 wrong usage, broken files, or packages missing.
 """
 
 
@@ -22,7 +24,6 @@ def _parser() -> argparse.ArgumentParser:
         description="Split a kernel trace by model: a table per model, counts and medians, queue "
         "depth and delays, completion times, as CSV and as pictures (docs/guide/traces.md).",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="folder of a run with a trace, in place of -f")
     parser.add_argument(

@@ -20,7 +20,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="sluice predict report",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Make one HTML page: predicted against measured, error by operator, error over the training.",
     )
     parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="where train or run wrote predictions.csv")

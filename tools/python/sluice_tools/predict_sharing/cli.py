@@ -19,7 +19,6 @@ def _parser() -> argparse.ArgumentParser:
         "job_time",
         help="the time of a job at an unmeasured batch size",
         description="The time of a job at a batch size that was not measured, from two or more that were.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="examples:\n  sluice predict job_time 1:0.91 8:2.2 32:7.1 --batch 16\n"
         "  sluice predict job_time data/resnet50-b*/op.csv --batch 16 --json",
     )
@@ -29,7 +28,6 @@ def _parser() -> argparse.ArgumentParser:
         "pairs",
         help="how well the slowdown of pairs is predicted",
         description="Compares measured slowdowns with predicted ones: the mean absolute error of each way to predict.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="example:\n  sluice predict pairs pairs.jsonl resnet.programs --sms 132",
     )
     found.add_argument("pairs", type=Path, metavar="PAIRS", help="of sluice opbench pairs")
@@ -42,7 +40,6 @@ def _parser() -> argparse.ArgumentParser:
         help="which models share a GPU",
         description="Places models on GPUs, at most two on each, so that they slow each other least. No gates: for\n"
         "models of one priority under MPS.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="example:\n  sluice predict place data/*/op.csv --gpus 2",
     )
     placed.add_argument("models", type=Path, nargs="+", metavar="op.csv", help="of opbench run --executor torch")

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from sluice_tools.command import how_to_get
 from sluice_tools.errors import usage_error
 from sluice_tools.opbench.pairs import Pair
 
@@ -35,7 +36,7 @@ def slowdowns(
         import numpy
         import xgboost
     except ImportError:
-        raise usage_error("--learned needs xgboost: ./x reports fetches it, or pip install xgboost-cpu") from None
+        raise usage_error(f"--learned needs xgboost: {how_to_get('xgboost-cpu')}") from None
     tasks = sorted({task for one, _, _ in known for task in one.tasks})
     fold = {task: number % _FOLDS for number, task in enumerate(tasks)}
     keys = [frozenset(fold[task] for task in one.tasks) for one, _, _ in known]

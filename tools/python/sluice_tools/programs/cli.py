@@ -36,7 +36,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="sluice programs",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Tensor programs of networks, made with TVM (docs/reference/programs-format.md).",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -83,7 +82,6 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "serve":
         from sluice_tools.programs import server
 
-        tvm_setup.check_versions()
         return server.serve()
     if options.command in ("make", "network"):
         catalog.check_some(options.models if options.command == "make" else [options.model])

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 from sluice_tools.errors import CommandError, first_line
+from sluice_tools.programs import tvm_setup
 
 
 class BadRequest(Exception):
@@ -47,13 +48,13 @@ class Server:
         return task
 
     def _hello(self, _: dict) -> dict:
+        tvm_setup.check_versions()  # if TVM is missing, the command that asks says so in its own line
         from sluice_tools.programs.lowered import FEATURES
-        from sluice_tools.programs.tvm_setup import FFI_VERSION, TVM_VERSION
 
-        return {"version": 1, "tvm": TVM_VERSION, "ffi": FFI_VERSION, "features": FEATURES}
+        return {"version": 1, "tvm": tvm_setup.TVM_VERSION, "ffi": tvm_setup.FFI_VERSION, "features": FEATURES}
 
     def _import(self, request: dict) -> dict:
-        from sluice_tools.programs import catalog, tvm_setup
+        from sluice_tools.programs import catalog
 
         if "tasks" not in request:
             catalog.check(request["name"], request.get("source"))

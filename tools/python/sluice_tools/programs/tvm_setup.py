@@ -7,19 +7,23 @@ import io
 import sys
 import types
 
+from sluice_tools.command import how_to_get
 from sluice_tools.errors import usage_error
 from sluice_tools.programs.catalog import site_packages
 
 TVM_VERSION = "0.27.0.post1"
 FFI_VERSION = "0.1.14.post0"  # later ones crash TVM 0.27 when it creates its mutators
-_INSTALL = "run ./x programs in the checkout"
+_OTHERS = ("onnx", "psutil", "cloudpickle", "numpy", "scipy")
+_INSTALL = how_to_get(f"apache-tvm=={TVM_VERSION}", f"apache-tvm-ffi=={FFI_VERSION}", *_OTHERS)
 
 
 def _version(package: str) -> str:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        raise usage_error(f"{sys.executable} has no {package}: {_INSTALL}") from None
+        raise usage_error(
+            f"{sys.executable} has no {package}, with which tensor programs are made, and run on a CPU: {_INSTALL}"
+        ) from None
 
 
 def check_versions() -> None:
@@ -85,4 +89,4 @@ def torch_path() -> None:
     if site.is_dir() and str(site) not in sys.path:
         sys.path.append(str(site))
     if importlib.util.find_spec("torch") is None:
-        raise usage_error("this model needs torch: run ./x torch in the checkout of Sluice")
+        raise usage_error(f"this model needs torch: {how_to_get('torch==2.11.0')}")

@@ -17,7 +17,7 @@ examples:
   sluice records stat dlir.jsonl --out BenchMark
   sluice records files dlir.jsonl --lambda 105 --out data
 
-Exit code 0; 1 a file could not be written; 2 wrong usage, broken records, or packages missing.
+Exit codes: 0; 1 a file could not be written; 2 wrong usage, broken records, or packages missing.
 """
 
 
@@ -25,7 +25,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="sluice records",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Analyse the requests that `sluice serve --records FILE` wrote (docs/reference/server-files.md).",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)

@@ -13,7 +13,7 @@ examples:
   sluice report results/none results/device --alone results/B_alone -o pair.html
   sluice report results/demo-20261121-071500         a folder of runs: all of them
 
-Exit code 0; 1 the page could not be written; 2 wrong usage, no run, or packages missing.
+Exit codes: 0; 1 the page could not be written; 2 wrong usage, no run, or packages missing.
 """
 
 
@@ -21,7 +21,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="sluice report",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Make one self-contained HTML page of a run, or of several to compare: what the slowest "
         "critical job waited for, JCTs, gate waits, queue depth, a timeline.",
     )

@@ -29,7 +29,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="sluice sweep",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Run an experiment under many values of one model's policy; write the table, the "
         "pictures and the best value.",
     )

@@ -17,6 +17,8 @@ examples:
   sluice trace results/seen -o seen.json.gz          for ui.perfetto.dev: open trace file
   sluice trace results/seen -o part.json --from 1.2 --to 1.5
   sluice trace results/seen --csv seen.csv           the table of nsys stats -r kernexectrace
+
+Exit codes: 0; 1 no trace, or a file cannot be written; 2 wrong usage, or packages missing.
 """
 _ENDINGS = (".json", ".json.gz", ".perfetto-trace")
 
@@ -30,7 +32,6 @@ def _parser() -> argparse.ArgumentParser:
         description="Turn the trace of a run into a file for a viewer or for other tools, or say what it "
         "holds (docs/guide/traces.md).",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "run", type=Path, metavar="RUN", help="folder of `sluice run --trace` or of `sluice exec --trace`"

@@ -64,7 +64,6 @@ def _parser() -> argparse.ArgumentParser:
         description="Measure a real LLM server next to training or offline generation: time per token and to the first "
         "token, against what best effort keeps. What is in the CSV of --out already is not measured again.",
         epilog=_EXAMPLES.replace("%", "%%"),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     known = ", ".join(plan.BEST_EFFORT)

@@ -92,7 +92,6 @@ def _parser() -> argparse.ArgumentParser:
         "under its default, in turns. Says for each mix whether Sluice is worse than no Sluice, by a test. What is in "
         "the CSV of --out already is not measured again.",
         epilog=_epilog().replace("%", "%%"),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("--mixes", type=_list_of(plan.mixes_of), default=[plan.MIXES], metavar="M,...", help="or kinds (default: all)")

@@ -80,7 +80,6 @@ def _parser() -> argparse.ArgumentParser:
         description="Measure the model server: its schedulers, what it does next to training, and what it costs. "
         "What is in --out already is not measured again.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("--part", choices=tuple(PARTS), action="append", help="only this part; may be given again")
