@@ -35,7 +35,7 @@ def cells(file: Path) -> dict:
 
 
 def test_schedulers_are_compared_and_a_stopped_run_goes_on(bench):
-    chosen = ("--part", "order", "--seconds", "1.5", "--loads", "0.3", "--schedulers")
+    chosen = ("--part", "order", "--seconds", "4", "--loads", "0.3", "--schedulers")
     code, said = bench(*chosen, "FIFO")
     assert code == 0, said.err
     measured = cells(bench.out / "order.jsonl")
