@@ -1,112 +1,14 @@
 // The law of windows in the steps of a program that is never idle, in virtual time: against
 // programs whose period, noise, drift and neighbours are known.
-#include "intercept/jobs/step_law.hpp"
-
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <random>
 
+#include "tests/intercept/step_programs.hpp"
+
 namespace sluice::intercept::test {
 namespace {
-
-constexpr double kMs = 1e6;
-
-/// A program and what windows cost it. Times are ms.
-struct Program {
-  double step = 20;
-  double noise = 0.02;    ///< Sigma of the logarithm.
-  double price = 1;       ///< What a step is lengthened by, for each ms of a window.
-  double overrun = 0.3;   ///< And for each window: the kernel that still runs, two switches.
-  double spill = 0;       ///< Part of the cost that shows in the step after it.
-  double drift = 0;       ///< Amplitude of the change of `step` over 4,000 steps.
-  int prefill_every = 0;  ///< 0: never.
-  double prefill = 120;
-  double accidents = 0;  ///< Part of the steps that take twice to four times as long.
-  double waits = 0.9;    ///< Part of a step alone that is waits.
-  double stay = 1;       ///< What a step is lengthened by if the gates stay open, as a part.
-  double rare = 0;       ///< Part of the steps for which it is rare_stay instead.
-  double rare_stay = 0;
-};
-
-struct Sum {
-  int steps = 0;
-  int windows = 0;
-  int windows_in_prefill = 0;
-  double alone = 0;  ///< What the same steps take without windows.
-  double took = 0;
-  double open = 0;
-  double longest = 0;
-  int stayed = 0;  ///< Steps in which the gates stayed open.
-  int late = 0;    ///< Of usual steps, beyond `limit` of the run.
-  int usual = 0;
-  [[nodiscard]] double longer() const { return took / alone - 1; }
-};
-
-class Together {
- public:
-  explicit Together(std::uint64_t seed = 1) : random_(seed) { law.neighbours(7); }
-
-  /// `limit`: ms, for the count of late steps.
-  Sum run(const Program& program, int steps, double limit = 1e9) {
-    Sum sum;
-    for (int i = 0; i < steps; ++i) {
-      ++number_;
-      const bool prefill = program.prefill_every != 0 && number_ % program.prefill_every == 0;
-      const double pace = 1 + program.drift * std::sin(double(number_) / 4000 * 2 * 3.14159);
-      const double accident =
-          program.accidents != 0 && uniform() < program.accidents ? 2 + 2 * uniform() : 1;
-      const double alone = (prefill ? program.prefill : program.step) * pace * accident *
-                           std::exp(program.noise * normal_(random_));
-      const auto kind = law.kind_of(prefill ? 2 : 1, prefill ? 900 : 30);
-      const double window =
-          law.is_usual(kind) && !law.learning() ? double(law.window_ns()) / kMs : 0;
-      const bool stays = window != 0 && law.stays_open();
-      const bool rare = program.rare != 0 && uniform() < program.rare;
-      double open = window == 0 ? 0 : window + 0.1;  // the thread is late
-      double cost = open == 0 ? 0 : open * program.price + 2 * program.overrun * uniform();
-      if (stays) cost = alone * (rare ? program.rare_stay : program.stay);
-      const double took = alone + cost * (1 - program.spill) + std::exchange(spilled_, 0);
-      spilled_ = cost * program.spill;
-      // Gates that stay open close after some steps if none of them ends.
-      if (stays) open = std::min(took, window + 0.1);
-      law.ended(kind, std::uint64_t(took * kMs), std::uint64_t(open * kMs),
-                std::uint64_t((alone * program.waits + cost) * kMs));
-      ++sum.steps;
-      sum.alone += alone;
-      sum.took += took;
-      sum.open += open;
-      sum.windows += open != 0 ? 1 : 0;
-      sum.stayed += stays ? 1 : 0;
-      sum.windows_in_prefill += open != 0 && prefill ? 1 : 0;
-      if (!stays) sum.longest = std::max(sum.longest, open);
-      if (prefill) continue;
-      ++sum.usual;
-      sum.late += took > limit ? 1 : 0;
-    }
-    return sum;
-  }
-
-  StepLaw law;
-
- private:
-  double uniform() { return uniform_(random_); }
-  std::mt19937_64 random_;
-  std::uniform_real_distribution<double> uniform_{0, 1};
-  std::normal_distribution<double> normal_;
-  std::uint64_t number_ = 0;
-  double spilled_ = 0;
-};
-
-/// What the 5 % would pay for, if somebody knew the price.
-double best_open(const Program& program, const Sum& sum) {
-  const double window = std::max(1.0, 0.05 * program.step);
-  const double cost = window * program.price + program.overrun;
-  return std::min(0.05 * sum.alone / cost * window, sum.alone);
-}
-
-shm::Target target(const char* text) { return *shm::parse_target(text); }
 
 // Prevents: best effort gets nothing next to a server that is never idle, or everything.
 TEST(StepLaw, WindowsCostWhatTheStepsPay) {
@@ -210,7 +112,6 @@ TEST(StepLaw, AnAccidentIsNoPrice) {
   EXPECT_LE(sum.longer(), 0.08) << "steps of a reference that took a minute are not long";
 }
 
-// Prevents: a burst of windows after a time in which none could open.
 // Prevents: a host that is late now and then takes all windows: each accident in a window was
 // charged to it, and none without one was credited.
 TEST(StepLaw, AccidentsAreNotThePriceOfWindows) {
@@ -233,6 +134,7 @@ TEST(StepLaw, AccidentsAreNotThePriceOfWindows) {
   }
 }
 
+// Prevents: a burst of windows after a time in which none could open.
 TEST(StepLaw, CreditIsNotSavedUp) {
   const Program fast{.step = 5};
   Together run;
@@ -370,128 +272,6 @@ TEST(StepLaw, AHopelessTargetHasNoWindows) {
   run.law.set(target("step p99=40ms"));
   EXPECT_FALSE(run.law.missed());
   EXPECT_GT(run.run(program, 2000).windows, 1000);
-}
-
-/// Two steps in flight, and a host that is slower than the GPU: open gates cost next to nothing,
-/// and each short window costs two switches.
-constexpr Program kHostBound{
-    .step = 4, .noise = 0.1, .price = 0.3, .overrun = 0.5, .waits = 0.1, .stay = 0.01};
-
-// Prevents: windows take from best effort what the steps would not miss.
-TEST(StepLaw, GatesStayOpenWhereClosingBringsNothing) {
-  for (const double noise : {0.02, 0.1, 0.2}) {
-    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-      SCOPED_TRACE(testing::Message() << "noise " << noise << ", seed " << seed);
-      Program program = kHostBound;
-      program.noise = noise;
-      Together run(seed);
-      run.run(program, 20'000);
-      EXPECT_EQ(run.law.staying(), StayOpen::State::kOpen);
-      const Sum sum = run.run(program, 8000);
-      EXPECT_GT(sum.stayed, 7000);
-      EXPECT_LE(sum.longer(), 0.02);
-      EXPECT_GT(sum.windows, sum.stayed - 1) << "all are counted";
-    }
-  }
-}
-
-// Prevents: steps that take twice as long with open gates pay for the question.
-TEST(StepLaw, WhatHarmsIsSeldomTried) {
-  for (const double waits : {0.1, 0.9}) {
-    SCOPED_TRACE(waits);
-    const Program program{.step = 20, .waits = waits, .stay = 1};
-    Together run;
-    const Sum first = run.run(program, 4000);
-    EXPECT_LE(first.stayed, waits < 0.5 ? 60 : 0) << "in a minute and a half";
-    const Sum sum = run.run(program, 100'000);
-    EXPECT_LE(sum.stayed, 400);
-    EXPECT_GE(sum.stayed, 30) << "it is asked again";
-    EXPECT_LE(sum.longer(), 0.06);
-    EXPECT_GE(sum.open, 0.6 * best_open(program, sum));
-  }
-}
-
-// Prevents: the worst steps of open gates, which end after the gates have closed, are no evidence;
-// or a few dear steps, which no median shows.
-TEST(StepLaw, RareHarmIsHarm) {
-  for (const double rare : {0.02, 0.1, 1.0}) {
-    for (const double times : {1.0, 9.0}) {
-      SCOPED_TRACE(testing::Message() << rare << " of the steps, " << times << " longer");
-      Program program = kHostBound;
-      program.rare = rare;
-      program.rare_stay = times;
-      for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-        Together never(seed);
-        EXPECT_LE(never.run(program, 40'000).longer(), 0.065);
-        Together later(seed);
-        later.run(kHostBound, 20'000);
-        EXPECT_LE(later.run(program, 40'000).longer(), 0.07);
-      }
-    }
-  }
-}
-
-// Prevents: with a prefill every few steps no block ends, and the gates stay as they are for
-// minutes.
-TEST(StepLaw, PrefillsDoNotStopTheTrial) {
-  for (const int every : {3, 5, 9, 30}) {
-    SCOPED_TRACE(every);
-    Program program = kHostBound;
-    program.prefill_every = every;
-    program.prefill = 60;
-    Together harmless;
-    EXPECT_GE(harmless.run(program, 40'000).open, 1000);
-    program.stay = 1;
-    Together harmful;
-    EXPECT_LE(harmful.run(program, 40'000).longer(), 0.065);
-  }
-}
-
-// Prevents: what trials cost is forgotten with each neighbour that comes or goes.
-TEST(StepLaw, NeighboursThatComeAndGoPayForNoTrialsOfTheirOwn) {
-  for (const double stay : {1.0, 3.0}) {
-    Program program = kHostBound;
-    program.stay = stay;
-    Together run;
-    Sum sum;
-    for (int i = 0; i < 200; ++i) {
-      run.law.neighbours(7 + std::uint64_t(i % 2));
-      const Sum part = run.run(program, 250);
-      sum.took += part.took;
-      sum.alone += part.alone;
-    }
-    EXPECT_LE(sum.longer(), 0.065);
-  }
-}
-
-// Prevents: what was harmless once is believed for ever.
-TEST(StepLaw, GatesCloseAgainWhenOpenOnesHarm) {
-  Together run;
-  run.run(kHostBound, 20'000);
-  ASSERT_EQ(run.law.staying(), StayOpen::State::kOpen);
-  Program other = kHostBound;
-  other.stay = 0.3;
-  EXPECT_LE(run.run(other, 4000).stayed, 2500);
-  EXPECT_LE(run.run(other, 20'000).stayed, 600);
-}
-
-// Prevents: a neighbour that harms finds the gates open because another one did not.
-TEST(StepLaw, OtherNeighboursAreTriedAnew) {
-  Together run;
-  run.run(kHostBound, 20'000);
-  run.law.neighbours(8);
-  EXPECT_EQ(run.law.staying(), StayOpen::State::kResting);
-  EXPECT_FALSE(run.law.stays_open());
-}
-
-TEST(StepLaw, ATargetOfStepsNeedsNoTrial) {
-  Together run;
-  run.law.set(target("step p99=8ms"));
-  EXPECT_EQ(run.run(kHostBound, 10'000).stayed, 0);
-  run.law.set({});
-  EXPECT_GT(run.run(kHostBound, 20'000).stayed, 0);
-  run.law.set(target("step p99=8ms"));
-  EXPECT_FALSE(run.law.stays_open());
 }
 
 // Prevents: numbers that no clock gives end in windows without a bound.
