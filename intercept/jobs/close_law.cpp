@@ -22,14 +22,6 @@ double difference(std::uint64_t a, std::uint64_t b) noexcept {
 
 }  // namespace
 
-/// splitmix64. Which job of a pair is the reference must not depend on the program.
-std::uint64_t CloseLaw::draw() noexcept {
-  std::uint64_t z = random_ += 0x9e3779b97f4a7c15;
-  z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27U)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31U);
-}
-
 /// The least recently used entry goes. A program that makes new fingerprints for ever has its gates
 /// closed at first, and does not drive out a fingerprint that it uses often.
 CloseLaw::Entry& CloseLaw::find_or_replace(std::uint64_t fingerprint,
@@ -124,7 +116,7 @@ void CloseLaw::begin_group(Entry& entry) noexcept {
   entry.place = 0;
   const bool rests = entry.phase == Phase::kHold && entry.bets.harmful() < kSuspicion;
   entry.period = rests ? kHoldPeriod : kSearchPeriod;
-  const std::uint64_t drawn = draw();
+  const std::uint64_t drawn = draw_.next();
   const std::uint64_t first = (drawn >> 1U) % (entry.period - 1);
   entry.reference_place = first + drawn % 2;
   entry.compared_place = first + 1 - drawn % 2;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "intercept/jobs/bet.hpp"
+#include "intercept/jobs/draw.hpp"
 #include "intercept/jobs/last_values.hpp"
 #include "shm/board.hpp"
 
@@ -177,13 +178,12 @@ class CloseLaw {
   void give_up(Entry& entry) noexcept;
   void fall(Entry& entry) noexcept;
   static void wait_longer(Entry& entry) noexcept;
-  std::uint64_t draw() noexcept;
 
   Allowed allowed_;
   std::array<Entry, kEntries> entries_{};
   std::uint64_t uses_ = 0;
   std::uint64_t trials_ = 0;
-  std::uint64_t random_ = 0;
+  Draw draw_;
 };
 
 }  // namespace sluice::intercept

@@ -17,14 +17,6 @@ void watch(Bet& bet, double sample) noexcept {
 
 }  // namespace
 
-/// splitmix64. Which block of a pair has closed gates must not depend on the program.
-std::uint64_t StayOpen::draw() noexcept {
-  std::uint64_t z = random_ += 0x9e3779b97f4a7c15;
-  z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27U)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31U);
-}
-
 StayOpen::Gates StayOpen::gates() const noexcept {
   if (state_ == State::kResting) return Gates::kWindows;
   const bool closed = place_ == (closed_first_ ? kHoldBlocks - 2 : kHoldBlocks - 1);
@@ -60,7 +52,7 @@ void StayOpen::begin_trial() noexcept {
 void StayOpen::begin_group() noexcept {
   const bool asks = state_ == State::kTrying || harmful() >= kSuspicion;
   place_ = asks ? kHoldBlocks - 2 : 0;
-  closed_first_ = draw() % 2 == 0;
+  closed_first_ = draw_.next() % 2 == 0;
   begin_block();
 }
 

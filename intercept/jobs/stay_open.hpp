@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "intercept/jobs/bet.hpp"
+#include "intercept/jobs/draw.hpp"
 
 namespace sluice::intercept {
 
@@ -65,7 +66,6 @@ class StayOpen {
   void begin_group() noexcept;
   [[nodiscard]] double harmful() const noexcept;
   void compare() noexcept;
-  std::uint64_t draw() noexcept;
 
   double time_scale_;
   State state_ = State::kResting;
@@ -85,7 +85,7 @@ class StayOpen {
   Block block_, closed_, open_;
   Bet longer_, later_;          ///< Claim that staying open harms.
   Bet not_longer_, not_later_;  ///< Claim that it does not.
-  std::uint64_t random_ = 0;
+  Draw draw_;
 };
 
 }  // namespace sluice::intercept
