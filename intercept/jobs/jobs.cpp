@@ -61,70 +61,6 @@ bool Jobs::must_close(std::uint64_t now, bool closed, std::uint64_t kind) noexce
   return step.close;
 }
 
-/// Closes the gates of a trial, at the latest moment that there is.
-Jobs::Wait Jobs::begin_wait(bool surely) noexcept {
-  const Wait wait = waits_.begins(base::monotonic_ns(), g_process.event_marks.period());
-  if (!surely || !trials_.closes_at_wait()) return wait;
-  const std::lock_guard lock(mutex_);
-  if (trials_.closes_at_wait()) close_open_job(wait.since_ns);
-  return wait;
-}
-
-void Jobs::wait_returned(const Wait& wait, CUresult result, bool surely) noexcept {
-  constexpr std::uint64_t kLongNs = 50'000;
-  const std::uint64_t now = base::monotonic_ns();
-  if (!surely && now - wait.since_ns < kLongNs) return;
-  const std::lock_guard lock(mutex_);
-  count_wait(wait, now);
-  if (result == CUDA_SUCCESS) end_step(wait, now);
-}
-
-/// A wait has returned, and the job goes on. What threads remember is void, so that the first work
-/// of the next step is seen.
-void Jobs::end_step(const Wait& wait, std::uint64_t now) noexcept {
-  if (!transparent_ || open_ != 1 || !hold_others()) return;
-  const Steps::End end = steps_.wait_returned(wait, now, client_.launches());
-  if (!end.ended) return;
-  g_process.forget_remembered();
-  if (end.first && !has_target()) close_without_trial();
-  if (end.close && window_ns_ != 0) {
-    close_window(now);
-  } else if (end.window_ns != 0 && window_ns_ != 0) {
-    look_ns_ = now + end.window_ns;
-    count_window();
-    add_open(now);
-    window_ns_ = now;
-  } else if (end.window_ns != 0 && closed_ns_ != 0) {
-    open_window(now, now + end.window_ns);
-  }
-  Trace* const traced = g_process.trace.load();
-  if (traced != nullptr && end.counted) traced->step(end.began_ns, now, end.kind);
-}
-
-/// Another thread closes the gates again; without it they stay closed.
-void Jobs::open_window(std::uint64_t now, std::uint64_t until) noexcept {
-  if (client_.seat().reader() || !announcer_.wake()) return;
-  window_ns_ = now;
-  look_ns_ = until;
-  count_window();
-  client_.slot().open_job.fetch_add(1);
-  shm::BoardView view(*client_.seat().writable);
-  shm::end_job(view, client_.seat().slot);
-  steps_.window_opened(now);
-}
-
-void Jobs::close_window(std::uint64_t now) noexcept {
-  look_ns_ = TargetLaw::kNever;
-  shm::BoardView view(*client_.seat().writable);
-  shm::begin_job(view, client_.seat().slot);
-  end_open(now);
-  steps_.window_closed(now);
-}
-
-void Jobs::count_wait(const Wait& wait, std::uint64_t now) noexcept {
-  if (open_ != 0 && began_ns_ != 0) waits_.returned(wait, now, began_ns_);
-}
-
 bool Jobs::has_target() const noexcept { return law_.target().any() && hold_others(); }
 
 /// `until_ns` is not 0 if no job has begun yet. It is written before the gates close, because this
@@ -189,26 +125,6 @@ void Jobs::release_below(std::uint64_t now, std::uint64_t took_ns) noexcept {
     if (closed == 0) traced->job_begin(number_, kind_of_job(), now);
     traced->job_end(number_, closed, took_ns != 0 ? began_ns_ : shm::kTraceNoJob);
   }
-}
-
-/// The gates were open until now.
-void Jobs::end_open(std::uint64_t now) noexcept {
-  client_.slot().open_job.fetch_add(1);
-  add_open(now);
-  window_ns_ = 0;
-}
-
-void Jobs::count_window() noexcept {
-  client_.slot().steps.windows.fetch_add(1, std::memory_order_relaxed);
-}
-
-void Jobs::add_open(std::uint64_t now) noexcept {
-  shm::Slot& slot = client_.slot();
-  const std::uint64_t since = std::min(now, window_ns_ != 0 ? window_ns_ : began_ns_);
-  slot.open_ns.fetch_add(now - since);
-  if (window_ns_ == 0) return;
-  slot.steps.open_ns.fetch_add(now - since, std::memory_order_relaxed);
-  if (Trace* traced = g_process.trace.load()) traced->window(number_, since, now);
 }
 
 std::uint64_t Jobs::look_at_target(std::uint64_t now) noexcept {

@@ -166,9 +166,9 @@ class Jobs {
   Wait begin_wait(bool surely) noexcept;
   void count_wait(const Wait& wait, std::uint64_t now_ns) noexcept;
   void end_step(const Wait& wait, std::uint64_t now_ns) noexcept;
-  void open_window(std::uint64_t now_ns, std::uint64_t until_ns) noexcept;
+  void give_window(std::uint64_t now_ns, std::uint64_t until_ns) noexcept;
+  bool open_gates(std::uint64_t now_ns) noexcept;
   void close_window(std::uint64_t now_ns) noexcept;
-  void count_window() noexcept;
   void add_open(std::uint64_t now_ns) noexcept;
   [[nodiscard]] bool has_target() const noexcept;
   [[nodiscard]] bool needs_early(std::uint64_t now_ns) noexcept;

@@ -39,7 +39,7 @@ void Steps::set(shm::Target target) noexcept {
 void Steps::job_begins(std::uint64_t now, std::uint64_t launches) noexcept {
   began_ns_ = now;
   ends_ = 0;
-  has_steps_ = had_counted_ = false;
+  has_steps_ = false;
   periods_.clear();
   last_end_ns_ = last_ended_ = 0;
   first_ns_ = first_kind_ = 0;
@@ -120,9 +120,9 @@ Steps::End Steps::wait_returned(const Waits::Wait& wait, std::uint64_t now,
               end.window_ns == 0 && open_since_ns_ != 0;
   client_.slot().steps.ended.fetch_add(1, kRelaxed);
   if (target_.of_steps) show_target();
-  const bool first = !had_counted_;
-  had_counted_ = true;
-  if (first || ends_ % kStepsPerShow == 0 || law_->staying() != staying) show();
+  const bool unknown = client_.slot().steps.state.load(kRelaxed) ==
+                       static_cast<std::uint32_t>(shm::StepState::kNone);
+  if (unknown || ends_ % kStepsPerShow == 0 || law_->staying() != staying) show();
   return end;
 }
 

@@ -75,7 +75,6 @@ class Steps {
   std::uint64_t began_ns_ = 0;
   std::uint64_t ends_ = 0;  ///< Of steps.
   bool has_steps_ = false;
-  bool had_counted_ = false;  ///< Status knows of its steps.
   std::uint64_t last_end_ns_ = 0;
   std::uint64_t last_ended_ = 0;  ///< The period of the last step that ended.
   LastValues<Period, 8> periods_;
