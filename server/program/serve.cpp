@@ -18,10 +18,8 @@
 
 #include "base/clock.hpp"
 #include "base/signal_fd.hpp"
-#include "server/api/address.hpp"
-#include "server/api/grpc_server.hpp"
-#include "server/api/http_server.hpp"
 #include "server/memory/memory_options.hpp"
+#include "server/program/front.hpp"
 
 namespace sluice::server {
 namespace {
@@ -149,79 +147,6 @@ ServerOptions server_options(const ServeOptions& all, Place place, const Engines
   options.find_versions = [store](const ModelConfig& model) { return find_versions(store, model); };
   return options;
 }
-
-/// Clients that send slowly must leave memory to others.
-std::size_t max_arriving_bytes(const ServeOptions& options) {
-  return options.server.max_queued_bytes / 2;
-}
-
-std::size_t max_request_bytes(const ServeOptions& options) {
-  return std::min(options.max_request_mb << 20, max_arriving_bytes(options));
-}
-
-/// The rights and the certificate at one address.
-struct Door {
-  api::Access access;
-  api::Tls tls;
-};
-
-Door door_of(const ServeOptions& options, const AddressOptions& address, bool control) {
-  Door door;
-  door.access.control = control;
-  if (!address.token_file.empty()) door.access.tokens = api::read_tokens(address.token_file);
-  // The kernel knows who is at the other end of a unix socket.
-  if (!options.tls.certificate.empty() && !api::is_unix(address.listen)) {
-    door.tls = api::read_tls(options.tls.certificate, options.tls.key, options.tls.client_ca);
-  }
-  return door;
-}
-
-milliseconds to_ms(double seconds) {
-  return milliseconds(static_cast<std::int64_t>(seconds * 1000));
-}
-
-/// Both protocols at one address.
-struct Front {
-  Front(Server& server, const ServeOptions& options, const AddressOptions& address, bool control)
-      : Front(server, options, address, door_of(options, address, control)) {}
-
-  [[nodiscard]] std::string grpc_text() const { return text(grpc.port(), "grpc"); }
-  [[nodiscard]] std::string http_text() const { return text(http.port(), "http"); }
-
-  const std::string listen;
-  api::GrpcServer grpc;
-  api::HttpServer http;
-
- private:
-  Front(Server& server, const ServeOptions& options, const AddressOptions& address, Door door)
-      : listen(address.listen),
-        grpc(server, grpc_options(options, address, door)),
-        http(server, http_options(options, address, door)) {}
-
-  static api::GrpcServer::Options grpc_options(const ServeOptions& options,
-                                               const AddressOptions& address, const Door& door) {
-    api::GrpcServer::Options grpc{address.listen, address.grpc_port, max_request_bytes(options),
-                                  max_arriving_bytes(options)};
-    grpc.max_connection_age = to_ms(options.max_connection_age_s);
-    grpc.access = door.access;
-    grpc.tls = door.tls;
-    return grpc;
-  }
-  static api::HttpOptions http_options(const ServeOptions& options, const AddressOptions& address,
-                                       const Door& door) {
-    api::HttpOptions http{address.listen, address.http_port, max_request_bytes(options),
-                          max_arriving_bytes(options)};
-    http.body_timeout = to_ms(options.body_s);
-    http.max_connections = options.max_connections;
-    http.access = door.access;
-    http.tls = door.tls;
-    return http;
-  }
-
-  [[nodiscard]] std::string text(int port, const char* name) const {
-    return api::is_unix(listen) ? listen + "/" + name : fmt::format("{}:{}", listen, port);
-  }
-};
 
 /// Each connection has a descriptor, and the usual limit of 1024 is that of programs with select().
 void raise_descriptor_limit() {
