@@ -139,7 +139,7 @@ void Jobs::poll(bool hinted) {
   std::for_each(asked.begin(), open, [&](const Asked& done) {
     if (busy_.has(*done.stream) && done.stream->touched < version) ended_.add(*done.stream);
   });
-  end_if_done();
+  if (!steps_.in_flight(base::monotonic_ns())) end_if_done();
 }
 
 }  // namespace sluice::intercept

@@ -27,10 +27,11 @@ class StayOpen {
   static constexpr double kSure = 100;       ///< The wealth of a bet that decides.
   static constexpr double kDoubt = 8;        ///< The wealth of a bet on harm that ends a trial.
   static constexpr double kSuspicion = 4;  ///< The wealth at which open gates are watched closely.
+  static constexpr std::uint64_t kFirstSteps = 64;    ///< Before the first trial.
   static constexpr std::uint64_t kFirstPause = 4096;  ///< Steps between two trials, at first.
   static constexpr std::uint64_t kLongestPause = 1U << 17U;
   static constexpr std::uint64_t kMostSteps = 1U << 15U;  ///< Of a trial.
-  static constexpr std::uint64_t kHoldBlocks = 16;        ///< Of which one has closed gates.
+  static constexpr std::uint64_t kHoldBlocks = 32;        ///< Of which one has closed gates.
   /// A program that waits for so much of its steps keeps the GPU busy.
   static constexpr double kBusy = 2.0 / 3;
 

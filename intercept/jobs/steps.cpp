@@ -49,11 +49,16 @@ void Steps::job_begins(std::uint64_t now, std::uint64_t launches) noexcept {
 
 void Steps::job_ended(std::uint64_t now) noexcept {
   if (open_since_ns_ != 0) window_closed(now);
+  if (in_flight_ >= kInFlight && !in_flight(now)) in_flight_ = 0;  // It does not wait for all.
   if (has_steps_) {
     jobs_ = 0;
   } else if (++jobs_ == kJobsWithout) {
     show();
   }
+}
+
+bool Steps::in_flight(std::uint64_t now) const noexcept {
+  return in_flight_ >= kInFlight && last_end_ns_ != 0 && now < expected_ns_;
 }
 
 void Steps::given(std::uint64_t kind, std::uint64_t now) noexcept {
@@ -93,7 +98,10 @@ Steps::End Steps::wait_returned(const Waits::Wait& wait, std::uint64_t now,
                                 std::uint64_t launches) noexcept {
   End end;
   if (!ends_step(wait, now)) return end;
-  periods_.add(end_period(now, launches));
+  const bool gave = first_ns_ != 0;
+  const Period last = end_period(now, launches);
+  periods_.add(last);
+  in_flight_ = gave && wait.given < last.number ? in_flight_ + 1 : 0;
   // The step was given in the oldest known period that had not ended when the event was recorded.
   Period ended;
   for (const Period& each : periods_) {
@@ -104,6 +112,10 @@ Steps::End Steps::wait_returned(const Waits::Wait& wait, std::uint64_t now,
   end.kind = ended.kind;
   end.began_ns = std::min(now, std::max(std::exchange(last_end_ns_, now), ended.first_ns));
   last_ended_ = std::max(last_ended_, ended.number);
+  const auto expected = static_cast<double>(kExpected * since(now, end.began_ns));
+  expected_ns_ =
+      now + static_cast<std::uint64_t>(std::clamp(expected, kLeastExpectedNs * client_.time_scale(),
+                                                  kMostExpectedNs * client_.time_scale()));
   if (open_since_ns_ != 0) open_ns_ += since(now, std::exchange(open_since_ns_, now));
   end.open_ns = std::exchange(open_ns_, 0);
   const bool had_steps = has_steps_;

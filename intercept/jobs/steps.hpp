@@ -21,6 +21,12 @@ class Steps {
   /// A wait that returns so soon has found its work done.
   static constexpr std::uint64_t kDoneNs = 20'000;
   static constexpr std::uint64_t kShortestNs = 200'000;
+  /// After so many steps that ended with newer work in flight, the next wait is expected for so
+  /// many steps, within these bounds. Of GPU time.
+  static constexpr std::uint64_t kInFlight = 4;
+  static constexpr std::uint64_t kExpected = 2;
+  static constexpr std::uint64_t kLeastExpectedNs = 5'000'000;
+  static constexpr std::uint64_t kMostExpectedNs = 50'000'000;
 
   /// `windows`: whether gates may open in steps. If there is no memory for the law, there are no
   /// steps.
@@ -32,6 +38,9 @@ class Steps {
   void job_begins(std::uint64_t now_ns, std::uint64_t launches) noexcept;
   /// `now_ns`: a window that is open ends with the job.
   void job_ended(std::uint64_t now_ns) noexcept;
+  /// Whether the program has given work that it will wait for, as it does again and again, so that
+  /// its job goes on although the GPU is idle.
+  [[nodiscard]] bool in_flight(std::uint64_t now_ns) const noexcept;
   /// Work is given. `kind`: names it; 0: a copy.
   void given(std::uint64_t kind, std::uint64_t now_ns) noexcept;
 
@@ -76,7 +85,9 @@ class Steps {
   std::uint64_t ends_ = 0;  ///< Of steps.
   bool has_steps_ = false;
   std::uint64_t last_end_ns_ = 0;
-  std::uint64_t last_ended_ = 0;  ///< The period of the last step that ended.
+  std::uint64_t last_ended_ = 0;   ///< The period of the last step that ended.
+  std::uint64_t in_flight_ = 0;    ///< Steps in a row that ended with newer work in flight.
+  std::uint64_t expected_ns_ = 0;  ///< When the next one ends at the latest.
   LastValues<Period, 8> periods_;
   // Of the period.
   std::uint64_t first_ns_ = 0;

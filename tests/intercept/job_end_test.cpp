@@ -4,7 +4,9 @@
 #include <malloc.h>
 
 #include <array>
+#include <chrono>
 #include <functional>
+#include <thread>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -86,6 +88,30 @@ class JobEnd : public testing::Test {
   Jobs jobs_{*client_, idle_worker(), idle_worker(), false, false};
   Stream stream_;
 };
+
+// Prevents: a server with two steps in flight whose host is slower than the GPU has a job for each
+// step, and best effort pays for gates that close again and again. The GPU is idle in each poll.
+TEST_F(JobEnd, WorkThatTheProgramWillWaitForKeepsItOpen) {
+  const auto event = [](std::uintptr_t step) { return reinterpret_cast<CUevent>(64 * step); };
+  constexpr std::uintptr_t kSteps = 40;
+  int open = 0;
+  for (std::uintptr_t step = 1; step <= kSteps; ++step) {
+    count_launch();
+    jobs_.touch(stream_);
+    g_process.event_marks.note(event(step));
+    std::this_thread::sleep_for(std::chrono::microseconds(300));
+    Jobs::Wait wait = jobs_.wait_begins();
+    wait.given = g_process.event_marks.take(event(step - 1));
+    jobs_.wait_returned(wait, CUDA_SUCCESS);
+    jobs_.poll(true);
+    EXPECT_FALSE(step <= Steps::kInFlight && client_.active()) << "this may be by chance";
+    open += client_.active() ? 1 : 0;
+  }
+  EXPECT_GE(open, 15) << "unless this thread was kept from running for 5 ms";
+  std::this_thread::sleep_for(std::chrono::nanoseconds(Steps::kMostExpectedNs));
+  jobs_.poll(true);
+  EXPECT_FALSE(client_.active()) << "it does not wait for the last one";
+}
 
 // Prevents: an open time of centuries. A watcher that let a launch through its slack looks at the
 // job with the time of 5 ms ago; meanwhile the job has begun, and the program has set its target.

@@ -126,7 +126,7 @@ TEST(StayOpen, IsWatchedWhileOpen) {
   trial.open_steps = 0;
   for (int i = 0; i < 8000; ++i) trial.step({});
   EXPECT_EQ(trial.law.state(), State::kOpen);
-  EXPECT_NEAR(trial.open_steps, 7500, 50) << "one block in sixteen has closed gates";
+  EXPECT_NEAR(trial.open_steps, 7750, 50) << "one block in 32 has closed gates";
   EXPECT_LE(trial.run({.longer = 0.3}, 100'000), 2000);
   EXPECT_EQ(trial.law.state(), State::kResting);
 }
