@@ -58,7 +58,7 @@ void Steps::job_ended(std::uint64_t now) noexcept {
 }
 
 bool Steps::in_flight(std::uint64_t now) const noexcept {
-  return in_flight_ >= kInFlight && last_end_ns_ != 0 && now < expected_ns_;
+  return in_flight_ >= kInFlight && now < expected_ns_;
 }
 
 void Steps::given(std::uint64_t kind, std::uint64_t now) noexcept {

@@ -39,7 +39,7 @@ class Steps {
   /// `now_ns`: a window that is open ends with the job.
   void job_ended(std::uint64_t now_ns) noexcept;
   /// Whether the program has given work that it will wait for, as it does again and again, so that
-  /// its job goes on although the GPU is idle.
+  /// a job goes on although the GPU is idle.
   [[nodiscard]] bool in_flight(std::uint64_t now_ns) const noexcept;
   /// Work is given. `kind`: names it; 0: a copy.
   void given(std::uint64_t kind, std::uint64_t now_ns) noexcept;
@@ -79,6 +79,8 @@ class Steps {
   std::unique_ptr<StepLaw> law_;
   bool windows_;
   shm::Target target_;
+  std::uint64_t in_flight_ = 0;    ///< Steps in a row that ended with newer work in flight.
+  std::uint64_t expected_ns_ = 0;  ///< When the next one ends at the latest.
 
   // The job that is open.
   std::uint64_t began_ns_ = 0;
@@ -86,8 +88,6 @@ class Steps {
   bool has_steps_ = false;
   std::uint64_t last_end_ns_ = 0;
   std::uint64_t last_ended_ = 0;   ///< The period of the last step that ended.
-  std::uint64_t in_flight_ = 0;    ///< Steps in a row that ended with newer work in flight.
-  std::uint64_t expected_ns_ = 0;  ///< When the next one ends at the latest.
   LastValues<Period, 8> periods_;
   // Of the period.
   std::uint64_t first_ns_ = 0;
