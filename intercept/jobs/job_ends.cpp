@@ -28,7 +28,10 @@ void Jobs::Synchronising::finish(CUresult result, PutAway put_away) noexcept {
   if (result != CUDA_SUCCESS) return;
   const std::uint64_t now = wait_.since_ns != 0 ? base::monotonic_ns() : 0;
   const std::lock_guard lock(jobs_.mutex_);
-  if (wait_.since_ns != 0) jobs_.count_wait(wait_, now);
+  if (wait_.since_ns != 0) {
+    jobs_.count_wait(wait_, now);
+    jobs_.steps_.waited(wait_.given);
+  }
   if (jobs_.transparent_ && jobs_.nothing_since(before_)) {
     put_away();
     jobs_.end_if_done();
@@ -123,7 +126,9 @@ void Jobs::poll(bool hinted) {
   {
     const std::lock_guard lock(mutex_);
     if (!transparent_) return;
-    const bool launching = !hinted && client_.launches() != launches_at_last_poll_;
+    const bool launched = client_.launches() != launches_at_last_poll_;
+    const bool launching = !hinted && launched;
+    if (launched) steps_.launched(base::monotonic_ns());
     launches_at_last_poll_ = client_.launches();
     // Work behind our own closed gate is not done, and a query of it may block in the driver.
     if (launching || syncing_.any() || client_.gate_closed()) return;

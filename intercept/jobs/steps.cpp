@@ -49,7 +49,7 @@ void Steps::job_begins(std::uint64_t now, std::uint64_t launches) noexcept {
 
 void Steps::job_ended(std::uint64_t now) noexcept {
   if (open_since_ns_ != 0) window_closed(now);
-  if (in_flight_ >= kInFlight && !in_flight(now)) in_flight_ = 0;  // It does not wait for all.
+  if (waited_ < given_ && !launches_on(now)) in_flight_ = 0;  // It does not wait for all.
   if (has_steps_) {
     jobs_ = 0;
   } else if (++jobs_ == kJobsWithout) {
@@ -58,12 +58,22 @@ void Steps::job_ended(std::uint64_t now) noexcept {
 }
 
 bool Steps::in_flight(std::uint64_t now) const noexcept {
-  return in_flight_ >= kInFlight && now < expected_ns_;
+  if (in_flight_ < kInFlight || waited_ >= given_ || !launches_on(now)) return false;
+  const bool of_jobs = target_.any() && !target_.of_steps;
+  const bool may_have_windows = windows_ && !of_jobs && lower_clients(client_, now).id != 0;
+  return may_have_windows && (in_flight_ < kNeverKnown || !law_->learning());
+}
+
+bool Steps::launches_on(std::uint64_t now) const noexcept {
+  const auto pause = static_cast<double>(now - std::min(now, launched_ns_));
+  return now >= launched_ns_ && pause < kPauseNs * client_.time_scale();
 }
 
 void Steps::given(std::uint64_t kind, std::uint64_t now) noexcept {
   if (first_ns_ == 0) first_ns_ = now;
   if (first_kind_ == 0) first_kind_ = kind;
+  given_ = g_process.event_marks.period();
+  launched_ns_ = now;
 }
 
 /// A wait that has found its work done ends a step only if no other wait for work of that time has:
@@ -97,11 +107,10 @@ Steps::Period Steps::end_period(std::uint64_t now, std::uint64_t launches) noexc
 Steps::End Steps::wait_returned(const Waits::Wait& wait, std::uint64_t now,
                                 std::uint64_t launches) noexcept {
   End end;
+  waited(wait.given);
   if (!ends_step(wait, now)) return end;
-  const bool gave = first_ns_ != 0;
-  const Period last = end_period(now, launches);
-  periods_.add(last);
-  in_flight_ = gave && wait.given < last.number ? in_flight_ + 1 : 0;
+  if (first_ns_ != 0 && wait.given < given_) ++in_flight_;
+  periods_.add(end_period(now, launches));
   // The step was given in the oldest known period that had not ended when the event was recorded.
   Period ended;
   for (const Period& each : periods_) {
@@ -112,10 +121,6 @@ Steps::End Steps::wait_returned(const Waits::Wait& wait, std::uint64_t now,
   end.kind = ended.kind;
   end.began_ns = std::min(now, std::max(std::exchange(last_end_ns_, now), ended.first_ns));
   last_ended_ = std::max(last_ended_, ended.number);
-  const auto expected = static_cast<double>(kExpected * since(now, end.began_ns));
-  expected_ns_ =
-      now + static_cast<std::uint64_t>(std::clamp(expected, kLeastExpectedNs * client_.time_scale(),
-                                                  kMostExpectedNs * client_.time_scale()));
   if (open_since_ns_ != 0) open_ns_ += since(now, std::exchange(open_since_ns_, now));
   end.open_ns = std::exchange(open_ns_, 0);
   const bool had_steps = has_steps_;

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -21,12 +22,12 @@ class Steps {
   /// A wait that returns so soon has found its work done.
   static constexpr std::uint64_t kDoneNs = 20'000;
   static constexpr std::uint64_t kShortestNs = 200'000;
-  /// After so many steps that ended with newer work in flight, the next wait is expected for so
-  /// many steps, within these bounds. Of GPU time.
+  /// A program that has left newer work in flight in so many steps will wait for that, too.
   static constexpr std::uint64_t kInFlight = 4;
-  static constexpr std::uint64_t kExpected = 2;
-  static constexpr std::uint64_t kLeastExpectedNs = 5'000'000;
-  static constexpr std::uint64_t kMostExpectedNs = 50'000'000;
+  /// So long without a launch, and it is idle. Of GPU time.
+  static constexpr std::uint64_t kPauseNs = 1'000'000;
+  /// After so many, a program whose steps are of no known kind has none that windows could open in.
+  static constexpr std::uint64_t kNeverKnown = 128;
 
   /// `windows`: whether gates may open in steps. If there is no memory for the law, there are no
   /// steps.
@@ -38,9 +39,13 @@ class Steps {
   void job_begins(std::uint64_t now_ns, std::uint64_t launches) noexcept;
   /// `now_ns`: a window that is open ends with the job.
   void job_ended(std::uint64_t now_ns) noexcept;
-  /// Whether the program has given work that it will wait for, as it does again and again, so that
-  /// a job goes on although the GPU is idle.
+  /// Whether the program launches on and on, and waits for its work later, so that its job goes on
+  /// although the GPU is idle. Not where gates could not open in the steps of the job.
   [[nodiscard]] bool in_flight(std::uint64_t now_ns) const noexcept;
+  /// Launches have come until about now.
+  void launched(std::uint64_t now_ns) noexcept { launched_ns_ = now_ns; }
+  /// A wait for work has returned: `given` is the period of the work.
+  void waited(std::uint64_t given) noexcept { waited_ = std::max(waited_, given); }
   /// Work is given. `kind`: names it; 0: a copy.
   void given(std::uint64_t kind, std::uint64_t now_ns) noexcept;
 
@@ -69,6 +74,7 @@ class Steps {
   };
   Period end_period(std::uint64_t now_ns, std::uint64_t launches) noexcept;
   [[nodiscard]] bool ends_step(const Waits::Wait& wait, std::uint64_t now_ns) const noexcept;
+  [[nodiscard]] bool launches_on(std::uint64_t now_ns) const noexcept;
   [[nodiscard]] bool any_after(std::uint64_t period) const noexcept;
   [[nodiscard]] bool all_usual(std::uint64_t after) const noexcept;
   std::uint64_t window(const Period& ended, std::uint64_t now_ns) noexcept;
@@ -79,15 +85,17 @@ class Steps {
   std::unique_ptr<StepLaw> law_;
   bool windows_;
   shm::Target target_;
-  std::uint64_t in_flight_ = 0;    ///< Steps in a row that ended with newer work in flight.
-  std::uint64_t expected_ns_ = 0;  ///< When the next one ends at the latest.
+  std::uint64_t in_flight_ = 0;  ///< Steps that ended with newer work in flight.
+  std::uint64_t given_ = 0;      ///< The period of the last work that was given.
+  std::uint64_t waited_ = 0;     ///< The last period whose work was waited for.
+  std::uint64_t launched_ns_ = 0;
 
   // The job that is open.
   std::uint64_t began_ns_ = 0;
   std::uint64_t ends_ = 0;  ///< Of steps.
   bool has_steps_ = false;
   std::uint64_t last_end_ns_ = 0;
-  std::uint64_t last_ended_ = 0;   ///< The period of the last step that ended.
+  std::uint64_t last_ended_ = 0;  ///< The period of the last step that ended.
   LastValues<Period, 8> periods_;
   // Of the period.
   std::uint64_t first_ns_ = 0;
