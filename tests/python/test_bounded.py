@@ -60,8 +60,7 @@ def runs(tmp_path_factory):
 
 @pytest.mark.parametrize("command, args", [*COMMANDS, ("trace", ["-o", "{}/run.perfetto-trace"])])
 def test_memory_does_not_grow_with_the_trace(runs, tmp_path, command, args):
-    for name in ("perfetto", "plotly"):
-        pytest.importorskip(name, reason="./x reports fetches it")
+    pytest.importorskip("perfetto", reason="./x reports fetches it")
     short, long = (
         peak_bytes(command, str(runs / str(size)), *(arg.format(tmp_path) for arg in args)) for size in (SHORT, LONG)
     )
@@ -71,7 +70,6 @@ def test_memory_does_not_grow_with_the_trace(runs, tmp_path, command, args):
 @pytest.mark.parametrize("command, args", COMMANDS)
 def test_a_terminal_sees_a_progress_bar(runs, tmp_path, monkeypatch, capsys, command, args):
     """And nothing of it is left when the command is done."""
-    pytest.importorskip("plotly", reason="./x reports fetches it")
     monkeypatch.setattr(progress, "_STARTED", 0)
     monkeypatch.setattr(progress, "_EVERY_S", 0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)

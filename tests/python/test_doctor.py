@@ -293,9 +293,9 @@ def test_a_program_that_was_not_built_is_a_warning(machine, program, library):
 
 
 def test_missing_packages_are_named(machine):
-    found = machine.one("parts", has_package=lambda name: name != "plotly")
-    assert found.level == WARNING and " has no plotly: no sluice report" in found.said
-    assert found.todo.endswith("pip install plotly")
+    found = machine.one("parts", has_package=lambda name: name != "pandas")
+    assert found.level == WARNING and " has no pandas: no sluice parse" in found.said
+    assert found.todo.endswith("pip install pandas")
 
 
 def test_how_to_get_packages_depends_on_the_installation(tmp_path, monkeypatch):

@@ -21,12 +21,12 @@ def test_two_schedulers(tmp_path, capsys):
     assert said.startswith("EDF: Request 4") and said.endswith(f"page: {tmp_path / 'records.html'}\n")
     with browser.opened(tmp_path / "records.html") as page:
         assert (page.complaints, page.requests) == ([], [])
-        plots = page.locator(".plot")
-        # Two models: latency and ratio of each, ratio of both; queue, slowest and latency over time of two
-        # schedulers; one has batches.
-        assert plots.count() == 2 + 3 + 2 + 1 + 2 + 2
+        plots = page.locator("figure")
+        # Two models: latency and ratio of each, ratio of both; slowest and latency over time of two schedulers; one has
+        # batches, and requests that wait.
+        assert plots.count() == 2 + 3 + 2 + 2 + 1 + 1
         for number in range(plots.count()):
-            drawn = plots.nth(number).locator("svg .js-line, svg .bars path, svg .barlayer path")
+            drawn = plots.nth(number).locator("svg polyline, svg rect, svg circle:not(.unseen)")
             assert drawn.count() > 0, f"figure {number} is empty"
         assert "simulated GPU" in page.locator(".kind").inner_text()
         assert "30.0 ms behind other models" in page.locator(".answer").first.inner_text()
@@ -66,9 +66,9 @@ def test_a_run_with_training_shows_memory_and_handovers(tmp_path):
         assert [title for title in titles if title in ("Latency over time", "Memory", "Handovers")] == [
             "Latency over time", "Memory", "Handovers"
         ]  # fmt: skip
-        plots = page.locator(".plot")
+        plots = page.locator("figure")
         for number in range(plots.count()):
-            assert plots.nth(number).locator("svg .js-line, svg .bars path, svg .barlayer path").count() > 0
+            assert plots.nth(number).locator("svg polyline, svg rect, svg circle:not(.unseen)").count() > 0
 
 
 def test_a_file_that_is_no_profile_is_refused(tmp_path, capsys):

@@ -124,9 +124,8 @@ def test_the_queue_over_time(tmp_path):
         tmp_path,
         [record(0, [(0, 10)]), record(2, [(10, 20)]), record(4, [(20, 30)]), refused(5, 8, "deadline_exceeded")],
     )
-    drawn = figures.waiting_requests(found, figures.colours([found]), "")
-    (line,) = drawn.figure.data
-    steps = dict(zip((1000 * line.x).round(3), line.y))
+    (drawn,) = figures.waiting_requests(found, figures.colours([found]), "")
+    steps = {round(1000 * point.x, 3): point.y for point in drawn.series[0].points}
     assert {at: steps[at] for at in (2, 4, 5, 8, 10, 20)} == {2: 1, 4: 2, 5: 3, 8: 2, 10: 1, 20: 0}
 
 
@@ -134,15 +133,21 @@ def test_batch_sizes_are_those_of_executions(tmp_path):
     """A batch of three is one execution, though three requests name it."""
     batch = [record(0, [(5, 9)], batch=3) for _ in range(3)]
     found = sitting(tmp_path, [*batch, record(20, [(20, 25)]), record(40, [(40, 45), (50, 55)])])
-    (bars,) = figures.batch_sizes(found, figures.colours([found])).figure.data
-    assert list(bars.x) == [1, 3] and list(bars.customdata) == [2, 1]
-    assert figures.batch_sizes(sitting(tmp_path, lasting(5, 6)), {"a": ""}) is None
+    (chart,) = figures.batch_sizes(found, figures.colours([found]))
+    ones, threes = chart.series[0].bars
+    assert "1 items: 66.7 %, 2 executions" in ones.text and "3 items: 33.3 %, 1 executions" in threes.text
+    assert ones.x[0] < 1 < ones.x[1] and threes.x[0] < 3 < threes.x[1]
+    assert figures.batch_sizes(sitting(tmp_path, lasting(5, 6)), {"a": ""}) == []
+
+
+def test_nobody_waits_in_a_queue_that_is_empty(tmp_path):
+    assert figures.waiting_requests(sitting(tmp_path, [record(0, [(0, 10)])]), {"a": ""}, "") == []
 
 
 def test_cdfs_hold_answered_requests_only(tmp_path):
     one = sitting(tmp_path, [*lasting(20, 40), *lasting(30, model="b"), refused(0, 9000, "cancelled")])
     (latency, _) = figures.latency_cdfs([one], "")
-    assert (list(latency.figure.data[0].x), list(latency.figure.data[0].y)) == ([20, 20, 40], [0, 50, 100])
+    assert [(point.x, point.y) for point in latency.series[0].points] == [(20, 0), (20, 50), (40, 100)]
     (ratios,) = figures.ratio_cdfs([one], figures.colours([one]))
-    assert [line.name for line in ratios.figure.data] == ["a", "b", "all models"]
-    assert list(ratios.figure.data[2].x) == [2, 2, 3, 4]
+    assert [line.name for line in ratios.series] == ["a", "b", "all models"]
+    assert [point.x for point in ratios.series[2].points] == [2, 2, 3, 4]

@@ -133,9 +133,8 @@ def test_how_many_jobs_kept_the_target_and_what_best_effort_got(tmp_path, report
     rows = list(csv.DictReader((tmp_path / "table.csv").open()))
     assert (rows[0]["target"], rows[0]["in_time"], rows[1]["target"]) == ("p99=1.5x", "0.9", "")
     page = (folder / "report.html").read_text()
-    assert "<h2>Targets</h2>" in page and '<td class="">can be kept</td>' in page
-    figures = page.split('id="figures"', 1)[1]
-    assert figures.count("target p99=1.5x") == 2  # over time, and in the CDF
+    assert "<h2>Targets</h2>" in page and "<td>can be kept</td>" in page
+    assert page.count(">target p99=1.5x</text>") == 2  # over time, and in the CDF
 
 
 def test_lateness_is_in_the_simulated_gpus_time():

@@ -246,7 +246,7 @@ _PARTS = (
 )
 # The driver is that of the machine, or the simulated one.
 _OF_THE_DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
-_PACKAGES = ("numpy", "pandas", "matplotlib", "plotly", "jinja2", "pyarrow", "perfetto")
+_PACKAGES = ("numpy", "pandas", "matplotlib", "pyarrow", "perfetto")
 
 
 def parts(about: Surroundings) -> Iterator[Finding]:
@@ -256,12 +256,10 @@ def parts(about: Surroundings) -> Iterator[Finding]:
         yield Finding("parts", WARNING, f"built without {library}: no {lost}", todo)
     packages = [name for name in _PACKAGES if not about.has_package(name)]
     if packages:
-        said = (
-            f"{sys.executable} has no {', '.join(packages)}: no sluice report, records report, sweep, trace and parse"
-        )
+        said = f"{sys.executable} has no {', '.join(packages)}: no sluice parse, sweep, trace, or report of a trace"
         yield Finding("parts", WARNING, said, how_to_get(*packages))
     if not missing and not packages:
-        yield Finding("parts", OK, "all programs, and the Python packages of reports")
+        yield Finding("parts", OK, "all programs, and the Python packages of traces and sweeps")
 
 
 def _head(file: Path) -> bytes:

@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from statistics import median
@@ -13,6 +14,16 @@ from sluice_tools.measure.plot import Axis, Chart, Point, Series, colour_of
 from sluice_tools.measure.summary import ALONE, Entry, Height, heights
 
 _STYLE = Path(__file__).with_name("answer_page.css")
+
+
+@dataclass
+class Group:
+    """Charts under a heading; nothing is shown where there is none."""
+
+    heading: str
+    charts: list[Chart]
+    text: str = ""
+    pair: bool = False  # next to each other, where there is room
 
 
 def render(
@@ -25,21 +36,26 @@ def render(
     following: Sequence = (),
     commands: Sequence = (),
     closing: Sequence = (),
-    more: Sequence = (),
+    more: Sequence[Group] = (),
 ) -> str:
     """kinds: (text, doubtful). answers: sentences, the first is the verdict. following: what to do next, with its
-    commands. more: (heading, text, [(title, chart)]) behind the first chart."""
+    commands. more: behind the first chart."""
     kind = ", simulated" if any("imulated" in text for text, _ in kinds) else ""
+    body = [
+        answer(answers) if answers else "",
+        _table(entries),
+        group(Group("Latency against speed", _charts(entries, kind))),
+        *map(group, more),
+        next_steps(following, commands),
+        "<h2>How to read it</h2>",
+        *(soft(text) for text in [*notes, *closing]),
+    ]
+    return page(command, title, kinds, body)
+
+
+def page(command: str, title: str, kinds: list, body: Sequence[str]) -> str:
     badges = "".join(f'<span class="kind{" doubt" if doubt else ""}">{escape(text)}</span>' for text, doubt in kinds)
-    rest = "".join(f"<p>{_code(text)}</p>" for text in answers[1:])
-    said = f'<div class="answer"><p class="verdict">{_code(answers[0])}</p>{rest}</div>' if answers else ""
-    further = "".join(
-        f"<h2>{escape(heading)}</h2><p>{_code(text)}</p>{''.join(one.html(title) for title, one in charts)}"
-        for heading, text, charts in more
-        if charts
-    )
-    listed = "".join(f"<li>{_code(text)}</li>" for text in following)
-    listed += f"<li><pre>{escape(chr(10).join(commands))}</pre></li>" if commands else ""
+    lines = "\n".join(filter(None, body))
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -54,17 +70,35 @@ def render(
 <body data-drawn="1">
 <h1>{escape(title)}</h1>
 {badges}
-{said}
-<div class="scroll">{_table(entries)}</div>
-{_charts(entries, kind)}
-{further}
-{f"<h2>Next</h2><ul>{listed}</ul>" if listed else ""}
-<h2>How to read it</h2>
-{"".join(f'<p class="soft">{_code(text)}</p>' for text in [*notes, *closing])}
+{lines}
 <p class="soft">Made by sluice {escape(command)}, {datetime.datetime.now():%Y-%m-%d %H:%M}.</p>
 </body>
 </html>
 """
+
+
+def answer(sentences: Sequence[str]) -> str:
+    """The first is the verdict."""
+    rest = "".join(f"<p>{_code(text)}</p>" for text in sentences[1:])
+    return f'<div class="answer"><p class="verdict">{_code(sentences[0])}</p>{rest}</div>'
+
+
+def group(one: Group) -> str:
+    if not one.charts:
+        return ""
+    text = f"<p>{_code(one.text)}</p>" if one.text else ""
+    charts = "".join(f"<section>{chart.html()}</section>" for chart in one.charts)
+    return f'<h2>{escape(one.heading)}</h2>{text}<div class="{"pair" if one.pair else ""}">{charts}</div>'
+
+
+def next_steps(following: Sequence[str], commands: Sequence[str] = ()) -> str:
+    listed = "".join(f"<li>{_code(text)}</li>" for text in following)
+    listed += f"<li><pre>{escape(chr(10).join(commands))}</pre></li>" if commands else ""
+    return f"<h2>Next</h2><ul>{listed}</ul>" if listed else ""
+
+
+def soft(text: str, kind: str = "soft") -> str:
+    return f'<p class="{kind}">{_code(text)}</p>'
 
 
 def _code(text: str) -> str:
@@ -73,43 +107,54 @@ def _code(text: str) -> str:
     return "".join(f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts))
 
 
+def tabular(head: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> str:
+    """The first `left` columns are texts. "-" is no figure: a column without any is left out. Rows with the same first
+    cell, or with an empty one, belong together."""
+    kept = [place for place in range(len(head)) if any(row[place] != "-" for row in rows)]
+    joined = len({row[0] for row in rows if row[0]}) < len(rows)
+
+    def line(cells: Sequence[str], kind: str, first: bool) -> str:
+        shown = (
+            f"<{kind}{' class=left' if place < left else ' class=none' if cells[place] == '-' else ''}>"
+            f"{escape(cells[place])}</{kind}>"
+            for place in kept
+        )
+        return f"<tr{' class=first' if first else ''}>{''.join(shown)}</tr>"
+
+    body, before = "", ""
+    for row in rows:
+        body += line(row, "td", joined and row[0] not in ("", before))
+        before = row[0] or before
+    head_line = line(head, "th", False)
+    return f'<div class="scroll"><table><thead>{head_line}</thead><tbody>{body}</tbody></table></div>'
+
+
 def _table(entries: list[Entry]) -> str:
     blocks = table.blocks(entries)
     several = len(blocks) > 1
     rows = [
-        (", ".join(filter(None, key)) if not place else "", *table.cells(entry))
+        (", ".join(filter(None, key)) if not place else "", *table.cells(entry))[not several :]
         for key, block in blocks
         for place, entry in enumerate(block)
     ]
-    head = ("what", *table.HEAD)
-    kept = [column for column in range(len(head)) if any(row[column] != "-" for row in rows)][not several :]
-
-    def line(cells: tuple, kind: str) -> str:
-        left = 1 + several
-        shown = (
-            f"<{kind}{' class=left' if place < left else ''}>{escape(cells[column])}</{kind}>"
-            for place, column in enumerate(kept)
-        )
-        return f"<tr{' class=first' if several and kind == 'td' and cells[0] else ''}>{''.join(shown)}</tr>"
-
-    body = "".join(line(row, "td") for row in rows)
-    return f"<table><thead>{line(head, 'th')}</thead><tbody>{body}</tbody></table>"
+    return tabular(("what", *table.HEAD)[not several :], rows, 1 + several)
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _charts(entries: list[Entry], kind: str) -> str:
+def _charts(entries: list[Entry], kind: str) -> list[Chart]:
     """One for each subject and mode, in the same colours."""
     blocks = table.blocks(entries)
     names = list(dict.fromkeys(entry.cell for entry in entries if entry.together))
-    drawn = []
+    drawn: list[Chart] = []
     for key, block in blocks:
         if one := chart(block, names, kind):
+            one.title = ", ".join(filter(None, key)) if len(blocks) > 1 else ""
             one.caption = "" if drawn else one.caption
-            drawn.append(one.html(", ".join(filter(None, key)) if len(blocks) > 1 else ""))
-    return "".join(["<h2>Latency against speed</h2>", *drawn]) if drawn else ""
+            drawn.append(one)
+    return drawn
 
 
 def chart(entries: list[Entry], names: list[str], kind: str = "") -> Chart | None:
@@ -127,7 +172,7 @@ def chart(entries: list[Entry], names: list[str], kind: str = "") -> Chart | Non
         "Best is bottom right. Up: latency of the critical client, times its p50 alone. The marker is p50; the bar "
         "reaches to p99, or to the slowest job where fewer than 100 were measured. The dashed lines are the same of "
         "alone. Median over the rounds; the line across is their range.",
-        across=[found[ALONE].p50, found[ALONE].last],
+        across=[(found[ALONE].p50, ""), (found[ALONE].last, "")],
         key=[
             f"{entry.cell}: p50 {found[entry.cell].p50:.2f} ×, best effort {_percent(median(entry.share))}"
             for entry in drawn
@@ -146,7 +191,7 @@ def _share_axis(shares: list[float], kind: str) -> Axis:
 def _point(entry: Entry, height: Height) -> Point:
     x = median(entry.share)
     text = f"{entry.cell}: best effort {100 * x:.1f} %, p50 {height.p50:.2f} ×, p99 {height.last:.2f} ×"
-    return Point(x, height.p50, (height.p50, height.last), (min(entry.share), max(entry.share)), text)
+    return Point(x, height.p50, text, (height.p50, height.last), (min(entry.share), max(entry.share)))
 
 
 def write(file: Path, text: str) -> None:

@@ -4,9 +4,10 @@ import argparse
 import json
 from pathlib import Path
 
-from sluice_tools.command import need_packages, run_command
+from sluice_tools.command import run_command
 from sluice_tools.errors import EXIT_FINE, Parser, usage_error
-from sluice_tools.opbench import pairs, records
+from sluice_tools.measure.answer_page import write
+from sluice_tools.opbench import page, pairs, records
 from sluice_tools.predict import reader
 
 _EXAMPLES = """\
@@ -47,10 +48,6 @@ def _report(options) -> int:
         answer |= {"pairs": pairs.rows(paired), "latencies": latencies}
         print(json.dumps({**answer, "predictions": {one.label: one.mape() for one in predicted}}))
         return EXIT_FINE
-    need_packages("opbench report", "numpy", "plotly", "jinja2")
-    from sluice_tools.opbench import page  # takes seconds, so not before the records are known to be good
-    from sluice_tools.report.page import write
-
     write(options.out, page.render(found, paired, latencies, predicted))
     for row in records.rows(found):
         times = "" if row["median_us"] is None else f", median {row['median_us']:.1f} us"

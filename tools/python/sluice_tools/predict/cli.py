@@ -3,16 +3,17 @@
 import argparse
 from pathlib import Path
 
-from sluice_tools.command import need_packages, run_command
+from sluice_tools.command import run_command
 from sluice_tools.errors import EXIT_FINE, Parser
-from sluice_tools.predict import reader
+from sluice_tools.measure.answer_page import write
+from sluice_tools.predict import page, reader
 
 _EXAMPLES = """\
 examples:
   sluice predict report predictor
   sluice predict report predictor/transformer predictor/xgboost -o compared.html
 
-Exit code 0; 1 the page could not be written; 2 wrong usage, no predictions, or packages missing.
+Exit code 0; 1 the page could not be written; 2 wrong usage, or no predictions.
 """
 
 
@@ -28,12 +29,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _report(options) -> int:
-    need_packages("predict report", "numpy", "plotly", "jinja2")
     found = [reader.read(folder) for folder in options.folders]
     reader.unique_labels(found, options.folders)
-    from sluice_tools.predict import page  # takes seconds, so not before the files are known to be good
-    from sluice_tools.report.page import write
-
     out = options.out or options.folders[0] / "predict.html"
     write(out, page.render(found))
     print(f"page: {out}")

@@ -1,98 +1,113 @@
-"""The figures of the page, made of the parts of `sluice report`."""
+"""The charts of the page, made of the parts of `sluice report`."""
 
 import statistics
 from collections import Counter
 
-import plotly.graph_objects as go
-
+from sluice_tools.measure.answer_page import Group, group, next_steps, page, soft
+from sluice_tools.measure.plot import GREY, Axis, Bar, Chart, Point, Series, colour_of, in_row
 from sluice_tools.opbench.records import kind_of
 from sluice_tools.predict.reader import Evaluation
-from sluice_tools.report import page
-from sluice_tools.report.figures import GREY, PALETTE, Figure, base
+from sluice_tools.report.page import table
 
-_MOST_POINTS = 5000
+_MOST_POINTS = 2000
 _MOST_OPERATORS = 25
 _CAPTION = (
     "MAPE: mean of |predicted - measured| / measured. Pairs: share of pairs of programs of one operator that are in "
     "the right order. Within 20 %: share of predictions that are off by at most 20 %."
 )
+_NEXT = (
+    "the fastest programs of a pack, without a measurement: `sluice predict sche_search -i FILE.programs --top 3`",
+)
 
 
-def groups(found: list[Evaluation]) -> list[tuple]:
-    """What `page.render` of `sluice report` takes. None for no evaluation."""
+def groups(found: list[Evaluation]) -> list[Group]:
+    """None for no evaluation."""
     if not found:
         return []
+    drawn = [_scatter(one, place) for place, one in enumerate(found)]
     return [
-        ("Predicted against measured", "", [_scatter(one, index) for index, one in enumerate(found)], len(found) > 1),
-        ("Error by operator", "", [_by_operator(found)], False),
-        ("Error of the test over the training", "", [_curves(found)], False),
+        Group("Predicted against measured", drawn, pair=len(found) > 1),
+        Group("Error by operator", [_by_operator(found)]),
+        Group("Error of the test over the training", _curves(found)),
     ]
 
 
 def notes(found: list[Evaluation]) -> list[str]:
     """Which programs are not drawn."""
     return [
-        f"{one.label}: {_MOST_POINTS} of {len(one.names)} programs are drawn."
+        soft(f"{one.label}: one program in {_step(one)} of {len(one.names)} is drawn.", "note")
         for one in found
-        if len(one.names) > _MOST_POINTS
+        if _step(one) > 1
     ]
 
 
 def render(found: list[Evaluation]) -> str:
-    title = "Sluice: predicted times of programs"
-    return page.render("predict report", title, [], groups(found), notes=notes(found), table=_table(found))
+    body = [*notes(found), _table(found), *map(group, groups(found)), next_steps(_NEXT)]
+    return page("predict report", "Sluice: predicted times of programs", [], body)
 
 
-def _scatter(one: Evaluation, index: int) -> Figure:
-    step = -(-len(one.names) // _MOST_POINTS)
-    measured, predicted, names = one.measured_s[::step], one.predicted_s[::step], one.names[::step]
-    figure = base(480, "measured, us", "predicted, us")
-    figure.update_xaxes(type="log")
-    figure.update_yaxes(type="log")
-    ends = [min(measured) * 1e6, max(measured) * 1e6]
-    figure.add_trace(go.Scatter(x=ends, y=ends, mode="lines", line={"color": GREY, "dash": "dash"}, name="equal"))
-    figure.add_trace(
-        go.Scatter(
-            x=[s * 1e6 for s in measured],
-            y=[s * 1e6 for s in predicted],
-            mode="markers",
-            marker={"size": 4, "opacity": 0.5, "color": PALETTE[index % len(PALETTE)]},
-            text=names,
-            hovertemplate="%{text}<br>measured %{x:.1f} us<br>predicted %{y:.1f} us<extra></extra>",
-            name=one.label,
+def _step(one: Evaluation) -> int:
+    return -(-len(one.names) // _MOST_POINTS)
+
+
+def _scatter(one: Evaluation, place: int) -> Chart:
+    step = _step(one)
+    points = [
+        Point(
+            measured * 1e6,
+            predicted * 1e6,
+            f"{name}: measured {measured * 1e6:.1f} us, predicted {predicted * 1e6:.1f} us",
         )
-    )
-    return Figure(one.label, "A point for each program of the test.", figure)
+        for measured, predicted, name in zip(one.measured_s[::step], one.predicted_s[::step], one.names[::step])
+        if predicted > 0
+    ]
+    x = Axis.around("measured, us", [point.x for point in points] or [1])
+    y = Axis.around("predicted, us", [value for point in points for value in (point.x, point.y)] or [1])
+    ends = [Point(at, at) for at in (x.low, x.high)]
+    series = [Series("equal", ends, GREY, "dash", marker=0), Series(one.label, points, colour_of(place), marker=2)]
+    return Chart(x, y, series, "A point for each program of the test.", one.label, width=420)
 
 
-def _by_operator(found: list[Evaluation]) -> Figure:
+def _by_operator(found: list[Evaluation]) -> Chart:
     counts = Counter(map(kind_of, found[0].names))
     shown = [name for name, _ in counts.most_common(_MOST_OPERATORS)]
-    figure = base(120 + 22 * len(shown) * max(1, len(found) // 2), "mean error, %", "")
-    for index, one in enumerate(found):
+    series = []
+    for number, one in enumerate(found):
         errors: dict[str, list[float]] = {}
         for name, error in zip(one.names, one.errors()):
             errors.setdefault(kind_of(name), []).append(100 * error)
-        bars = [statistics.fmean(errors[name]) if name in errors else None for name in shown]
-        figure.add_trace(
-            go.Bar(x=bars, y=shown, orientation="h", name=one.label, marker={"color": PALETTE[index % len(PALETTE)]})
+        bars = [
+            Bar((0, mean), in_row(row, number, len(found)), f"{one.label}, {name}: {mean:.1f} %")
+            for row, name in enumerate(shown)
+            if name in errors
+            for mean in [statistics.fmean(errors[name])]
+        ]
+        series.append(Series(one.label, [], colour_of(number), bars=bars))
+    x = Axis.from_zero("mean error, %", [bar.x[1] for one in series for bar in one.bars])
+    caption = "The kinds of operators with most programs first."
+    if len(counts) > len(shown):
+        caption += f" The {len(counts) - len(shown)} with the fewest programs are left out."
+    return Chart(x, Axis.of_rows(shown), series, caption, key=[one.label for one in found])
+
+
+def _curves(found: list[Evaluation]) -> list[Chart]:
+    series = [
+        Series(
+            one.label,
+            [Point(at, 100 * mape, f"{one.label}, after {at:.1f} s: {100 * mape:.1f} %") for at, mape in one.curve],
+            colour_of(place),
+            "solid",
+            marker=2,
         )
-    figure.update_yaxes(autorange="reversed")
-    left = f" The {len(counts) - len(shown)} with the fewest programs are left out." if len(counts) > len(shown) else ""
-    return Figure("", f"The kinds of operators with most programs first.{left}", figure)
-
-
-def _curves(found: list[Evaluation]) -> Figure | None:
-    figure = base(360, "seconds of training", "MAPE, %")
-    for index, one in enumerate(found):
-        if one.curve:
-            seconds, mape = zip(*one.curve)
-            colour = PALETTE[index % len(PALETTE)]
-            line = go.Scatter(x=seconds, y=[100 * m for m in mape], name=one.label, line={"color": colour})
-            figure.add_trace(line)
-    if not figure.data:
-        return None
-    return Figure("", "No choice depends on these errors: the last weights are kept.", figure)
+        for place, one in enumerate(found)
+        if one.curve
+    ]
+    if not series:
+        return []
+    points = [point for one in series for point in one.points]
+    x = Axis.from_zero("seconds of training", [point.x for point in points])
+    y = Axis.from_zero("MAPE, %", [point.y for point in points])
+    return [Chart(x, y, series, "No choice depends on these errors: the last weights are kept.")]
 
 
 _COLUMNS = (
@@ -105,7 +120,7 @@ _COLUMNS = (
 )
 
 
-def _table(found: list[Evaluation]) -> dict:
+def _table(found: list[Evaluation]) -> str:
     rows = []
     for one in found:
         errors = one.errors()
@@ -114,15 +129,7 @@ def _table(found: list[Evaluation]) -> dict:
         values |= {
             key: float(text) for key, text in one.metrics.items() if key in dict.fromkeys(k for _, k, _ in _COLUMNS)
         }
-        texts = [one.label, str(len(errors))]
-        texts += [
-            form.format(values[key]) if key in values and values[key] == values[key] else "-"
-            for _, key, form in _COLUMNS
-        ]
-        rows.append({"cells": [{"text": text, "none": text == "-"} for text in texts], "first": True})
-    return {
-        "head": ["model", "programs", *(name for name, *_ in _COLUMNS)],
-        "left": 1,
-        "rows": rows,
-        "caption": _CAPTION,
-    }
+        known = (key in values and values[key] == values[key] for _, key, _ in _COLUMNS)
+        cells = [form.format(values[key]) if there else "-" for there, (_, key, form) in zip(known, _COLUMNS)]
+        rows.append([one.label, str(len(errors)), *cells])
+    return table("Summary", ["model", "programs", *(name for name, *_ in _COLUMNS)], rows, 1, _CAPTION)

@@ -4,9 +4,10 @@ import argparse
 import json
 from pathlib import Path
 
-from sluice_tools.command import need_packages, run_command
+from sluice_tools.command import run_command
 from sluice_tools.errors import EXIT_FINE, Parser, usage_error
-from sluice_tools.records import analysis, folders, reader, summary
+from sluice_tools.measure.answer_page import write
+from sluice_tools.records import analysis, folders, page, reader, summary
 from sluice_tools.records import profile as server_profile
 
 _EXAMPLES = """\
@@ -17,7 +18,7 @@ examples:
   sluice records stat dlir.jsonl --out BenchMark
   sluice records files dlir.jsonl --lambda 105 --out data
 
-Exit codes: 0; 1 a file could not be written; 2 wrong usage, broken records, or packages missing.
+Exit codes: 0; 1 a file could not be written; 2 wrong usage, or broken records.
 """
 
 
@@ -124,14 +125,10 @@ def _stat(options) -> int:
 
 
 def _report(options) -> int:
-    need_packages("records", "numpy", "plotly", "jinja2")
     sittings = reader.read(options.paths)
     if options.profile and len(sittings) > 1:
         raise usage_error("--profile: the profile of one server goes with the records of one scheduler")
     profile = server_profile.read(options.profile) if options.profile else None
-    from sluice_tools.records import page  # takes seconds, so not before the records are known to be good
-    from sluice_tools.report.page import write
-
     answers = page.explanations(sittings)
     first = options.paths[0]
     out = options.out or (first if first.is_dir() else first.parent) / "records.html"

@@ -1,163 +1,140 @@
-"""The figures of a run over time: latency and deadlines, memory of inference and training, handovers between them."""
+"""The charts of a run over time: latency and deadlines, memory of inference and training, handovers between them."""
 
-import numpy as np
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
+from statistics import median
 
+from sluice_tools.measure.plot import GREY, Axis, Bar, Chart, Point, Series, colour_of
 from sluice_tools.measure.statistics import percentile
 from sluice_tools.records.profile import PARTS, Profile
 from sluice_tools.records.reader import Sitting
 from sluice_tools.report import thin
-from sluice_tools.report.figures import GREY, PALETTE, Figure, base, style
 
 _BINS = 60  # of the share of requests that kept their deadline
-_MEMORY_POINTS = 4000
+_MEMORY_POINTS = 1500
+_MOST_HANDOVERS = 600  # that are drawn
 
 
 def zero_of(sitting: Sitting) -> float:
     return min(request.arrived for request in sitting.requests)
 
 
-def latency_over_time(sitting: Sitting, colour: dict, kind: str) -> Figure | None:
-    """A point per answered request at its arrival; below, the share that kept its deadline, where there are any."""
+def latency_over_time(sitting: Sitting, colour: dict, kind: str) -> list[Chart]:
+    """A point for each answered request at its arrival, and a chart of the share that kept its deadline."""
     if not sitting.answered:
-        return None
+        return []
     zero = zero_of(sitting)
-    with_deadline = [request for request in sitting.requests if request.deadline is not None]
-    rows = 2 if with_deadline else 1
-    heights = [0.68, 0.32][:rows]
-    figure = make_subplots(rows=rows, cols=1, shared_xaxes=True, vertical_spacing=0.06, row_heights=heights)
-    cut = False
+    x = Axis.from_zero(
+        f"arrival, s since the first one{kind}", [(request.arrived - zero) / 1e3 for request in sitting.requests]
+    )
+    series = []
     for model in sitting.models:
         own = sorted((one for one in sitting.answered if one.model == model), key=lambda one: one.arrived)
-        if not own:
-            continue
-        at, latency = np.array([(one.arrived - zero, one.total) for one in own]).T
-        chosen = thin.slowest(latency)
-        cut |= len(chosen) < len(own)
-        figure.add_trace(
-            go.Scatter(
-                x=at[chosen] / 1e3,
-                y=latency[chosen],
-                mode="lines+markers",
-                name=model,
-                line={"width": 1, "color": colour[model]},
-                marker={"size": 4},
-                hovertemplate="at %{x:.3f} s<br>%{y:.3f} ms",
-            ),
-            row=1,
-            col=1,
-        )
-    style(figure, 340 if rows == 1 else 460)
-    figure.update_yaxes(title_text="latency, ms", rangemode="tozero", row=1, col=1)
-    if with_deadline:
-        _add_kept(figure, with_deadline, zero)
-    figure.update_xaxes(title_text=f"arrival, s since the first one{kind}", row=rows, col=1)
-    figure.update_layout(showlegend=True)
+        shown = [own[place] for place in thin.slowest([one.total for one in own])]
+        points = [
+            Point(at, one.total, f"{model}, at {at:.3f} s: {one.total:.3f} ms")
+            for one in shown
+            for at in [(one.arrived - zero) / 1e3]
+        ]
+        series.append(Series(model, points, colour[model], "solid", marker=2))
+    cut = sum(len(one.points) for one in series) < len(sitting.answered)
     caption = "A point for each answered request" + (", the slowest of each stretch." if cut else ".")
-    if with_deadline:
-        caption += " Below: share of the requests with a deadline that were answered in time; refused ones were not."
-    return Figure(sitting.label, caption, figure)
+    y = Axis.from_zero("latency, ms", [point.y for one in series for point in one.points])
+    found = [Chart(x, y, series, caption, plot_height=220)]
+    if with_deadline := [request for request in sitting.requests if request.deadline is not None]:
+        found.append(_kept(with_deadline, zero, x))
+    return found
 
 
-def _add_kept(figure: go.Figure, requests: list, zero: float) -> None:
-    at = np.array([request.arrived - zero for request in requests])
-    kept = np.array([request.result == "ok" and request.total <= request.deadline for request in requests])
-    edges = np.linspace(0, max(at.max(), 1.0) * (1 + 1e-9), _BINS + 1)
-    place = np.digitize(at, edges) - 1
-    sent = np.bincount(place, minlength=_BINS)
-    good = np.bincount(place, weights=kept, minlength=_BINS)
-    some = sent > 0
-    figure.add_trace(
-        go.Scatter(
-            x=((edges[:-1] + edges[1:]) / 2e3)[some],
-            y=100 * good[some] / sent[some],
-            mode="lines+markers",
-            name="in time",
-            line={"shape": "hvh", "color": GREY, "width": 1.5},
-            marker={"size": 4},
-            customdata=sent[some],
-            hovertemplate="%{y:.1f} % of %{customdata} requests in time",
-        ),
-        row=2,
-        col=1,
-    )
-    figure.update_yaxes(title_text="in time, %", range=[0, 103], row=2, col=1)
+def _kept(requests: list, zero: float, x: Axis) -> Chart:
+    wide = max(max(request.arrived - zero for request in requests), 1.0) * (1 + 1e-9) / _BINS
+    sent, good = [0] * _BINS, [0] * _BINS
+    for request in requests:
+        place = int((request.arrived - zero) / wide)
+        sent[place] += 1
+        good[place] += request.result == "ok" and request.total <= request.deadline
+    points = [
+        Point(
+            (place + 0.5) * wide / 1e3,
+            100 * good[place] / count,
+            f"{100 * good[place] / count:.1f} % of {count} requests in time",
+        )
+        for place, count in enumerate(sent)
+        if count
+    ]
+    y = Axis("in time", 0, 103, form="{:g} %".format, ticks=range(0, 101, 25))
+    caption = "Of the requests with a deadline, those that were answered in time; refused ones were not."
+    return Chart(x, y, [Series("in time", points, GREY, "solid", marker=2.5)], caption, plot_height=120)
 
 
-def memory_over_time(profile: Profile, zero: float, kind: str) -> Figure | None:
+def memory_over_time(profile: Profile, zero: float, kind: str) -> list[Chart]:
     if not profile.memory:
-        return None
+        return []
     step = -(-len(profile.memory) // _MEMORY_POINTS)
-    at, infer, train, total = np.array(profile.memory[::step]).T
-    at = (at - zero) / 1e3
-    figure = base(320, f"time, s since the first arrival{kind}", "memory, MB")
-    for name, values, colour in (("inference", infer, PALETTE[0]), ("training", train, PALETTE[1])):
-        figure.add_trace(
-            go.Scatter(
-                x=at,
-                y=values,
-                mode="lines",
-                name=name,
-                stackgroup="one",
-                line={"shape": "hv", "width": 1, "color": colour},
-                hovertemplate="at %{x:.3f} s<br>%{y:.0f} MB",
-            )
+    rows = [((at - zero) / 1e3, *sides) for at, *sides in profile.memory[::step]]
+    series = [
+        Series(
+            name,
+            [Point(row[0], row[place], f"{name}, at {row[0]:.3f} s: {row[place]:.0f} MB") for row in rows],
+            colour,
+            dash,
+            marker=0,
+            step=True,
         )
-    figure.add_trace(
-        go.Scatter(
-            x=at,
-            y=total,
-            mode="lines",
-            name="all clients",
-            line={"shape": "hv", "width": 1, "color": GREY, "dash": "dot"},
-            hovertemplate="at %{x:.3f} s<br>%{y:.0f} MB in all",
+        for place, name, colour, dash in (
+            (1, "inference", colour_of(0), "solid"),
+            (2, "training", colour_of(1), "solid"),
+            (3, "all clients", GREY, "dot"),
         )
-    )
-    for handover in profile.handovers[:200]:
-        line = {"color": GREY, "width": 0.5}
-        figure.add_vline(x=(handover.at - zero) / 1e3, line=line, layer="below")
-    figure.update_yaxes(rangemode="tozero")
-    figure.update_layout(showlegend=True)
-    caption = "Device memory that each side holds, without the contexts of processes. Vertical lines: handovers."
-    return Figure("", caption + (f" One sample in {step} is drawn." if step > 1 else ""), figure)
+    ]
+    caption = "Device memory that each side holds, without the contexts of processes. Dashed: handovers."
+    first = min(0.0, rows[0][0])
+    last = max(rows[-1][0], first + 1e-3)
+    moments = [(one.at - zero) / 1e3 for one in profile.handovers[:200]]
+    return [
+        Chart(
+            Axis(f"time, s since the first arrival{kind}", first, last),
+            Axis.from_zero("memory, MB", [value for row in rows for value in row[1:]]),
+            series,
+            caption + (f" One sample in {step} is drawn." if step > 1 else ""),
+            upright=[(at, "") for at in moments if first <= at <= last],
+            plot_height=220,
+        )
+    ]
 
 
-def handovers(profile: Profile, zero: float, kind: str) -> Figure | None:
+def handovers(profile: Profile, zero: float, kind: str) -> list[Chart]:
     """A bar for each handover, in its parts."""
     if not profile.handovers:
-        return None
-    shown = sorted(profile.handovers, key=lambda one: one.at)[:1000]
-    figure = base(340, f"handovers, in order{kind}", "ms")
-    where = np.arange(1, len(shown) + 1)
-    said = [
-        f"at {(one.at - zero) / 1e3:.3f} s, {one.mb:.0f} MB, {one.total:.2f} ms{'' if one.obeyed else ', not obeyed'}"
-        for one in shown
-    ]
-    for index, part in enumerate(PARTS):
-        values = [one.parts[index] for one in shown]
-        if any(values):
-            figure.add_trace(
-                go.Bar(
-                    x=where,
-                    y=values,
-                    name=part,
-                    marker={"color": PALETTE[index]},
-                    customdata=said,
-                    hovertemplate=part + " %{y:.3f} ms<br>%{customdata}",
+        return []
+    shown = sorted(profile.handovers, key=lambda one: one.at)[:_MOST_HANDOVERS]
+    series = [Series(part, [], colour_of(place)) for place, part in enumerate(PARTS)]
+    for number, one in enumerate(shown, 1):
+        about = f"at {(one.at - zero) / 1e3:.3f} s, {one.mb:.0f} MB, {one.total:.2f} ms"
+        about += "" if one.obeyed else ", not obeyed"
+        reached = 0.0
+        for ms, own in zip(one.parts, series):
+            if ms:
+                own.bars.append(
+                    Bar((number - 0.42, number + 0.42), (reached, reached + ms), f"{own.name} {ms:.3f} ms; {about}")
                 )
-            )
-    figure.update_layout(showlegend=True, barmode="stack", bargap=0.15)
-    return Figure("", _summary(profile, len(shown)), figure)
+            reached += ms
+    return [
+        Chart(
+            Axis(f"handovers, in order{kind}", 0.5, len(shown) + 0.5),
+            Axis.from_zero("ms", [one.total for one in shown]),
+            [one for one in series if one.bars],
+            _summary(profile, len(shown)),
+            plot_height=220,
+        )
+    ]
 
 
 def _summary(profile: Profile, shown: int) -> str:
-    everything = np.array([one.parts for one in profile.handovers])
-    totals = everything.sum(axis=1)
-    medians = ", ".join(f"{part} {np.median(column):.2f}" for part, column in zip(PARTS, everything.T) if column.any())
+    totals = [one.total for one in profile.handovers]
+    columns = zip(PARTS, zip(*(one.parts for one in profile.handovers)))
+    medians = ", ".join(f"{part} {median(column):.2f}" for part, column in columns if any(column))
     text = (
-        f"{len(totals)} handovers of memory from training to inference: median {np.median(totals):.2f} ms "
-        f"({medians}), p99 {percentile(totals.tolist(), 0.99):.2f} ms, longest {totals.max():.2f} ms."
+        f"{len(totals)} handovers of memory from training to inference: median {median(totals):.2f} ms "
+        f"({medians}), p99 {percentile(totals, 0.99):.2f} ms, longest {max(totals):.2f} ms."
     )
     refused = sum(not one.obeyed for one in profile.handovers)
     text += f" {refused} were not obeyed in time." if refused else ""

@@ -1,9 +1,13 @@
 """The page of records: the parts of `sluice report` with the figures of requests."""
 
+from collections.abc import Callable
+
+from sluice_tools.measure.answer_page import Group, group, next_steps, page, soft
+from sluice_tools.measure.plot import Chart
 from sluice_tools.records import figures, over_time, summary, waiting
 from sluice_tools.records.profile import Profile
 from sluice_tools.records.reader import Sitting
-from sluice_tools.report import page
+from sluice_tools.report.page import explained, ms, number, table
 
 QUESTION = "What was the slowest request waiting for?"
 _KINDS = {"gpu": "real GPU", "simulated": "simulated GPU: times are not those of a real one", "cpu": "CPU"}
@@ -16,6 +20,10 @@ _LATENCY = (
     "Of answered requests; percentiles interpolate between ranks. ratio: latency as a multiple of the limit, at "
     "least 1. std: standard deviation of the sample."
 )
+_NEXT = (
+    "another order of requests: `sluice serve --scheduler NAME --records FILE`, and both files on one page",
+    "the figures as text: `sluice records stat FILE`",
+)
 
 
 def render(sittings: list[Sitting], answers: dict, profile: Profile | None = None) -> str:
@@ -25,43 +33,39 @@ def render(sittings: list[Sitting], answers: dict, profile: Profile | None = Non
     devices = {sitting.device for sitting in sittings}
     kinds = [(_KINDS.get(device, device), device != "gpu") for device in sorted(filter(None, devices))]
     kind = ", simulated" if "simulated" in devices else ""
-    batches = [figures.batch_sizes(sitting, colour) for sitting in sittings]
     groups = [
-        _each("Around the slowest request", [figures.around_slowest(s, colour, kind) for s in sittings], several),
-        _each("Latency over time", [over_time.latency_over_time(s, colour, kind) for s in sittings], several),
+        _each("Around the slowest request", sittings, lambda s: figures.around_slowest(s, colour, kind)),
+        _each("Latency over time", sittings, lambda s: over_time.latency_over_time(s, colour, kind)),
         *_of_training(sittings[0], profile, kind),
-        ("Latency", "", figures.latency_cdfs(sittings, kind), True),
-        ("Response ratio", "", figures.ratio_cdfs(sittings, colour), several),
-        _each("Queue", [figures.waiting_requests(sitting, colour, kind) for sitting in sittings], several),
-        _each("Batch sizes", batches, several),
+        Group("Latency", figures.latency_cdfs(sittings, kind), pair=True),
+        Group("Response ratio", figures.ratio_cdfs(sittings, colour), pair=several),
+        queue := _each("Queue", sittings, lambda s: figures.waiting_requests(s, colour, kind)),
+        batches := _each("Batch sizes", sittings, lambda s: figures.batch_sizes(s, colour)),
     ]
-    if several:  # A comparison begins with what can be compared in one figure.
+    if several:  # A comparison begins with what can be compared in one chart.
         groups.append(groups.pop(0))
-    closing = [] if any(batches) else ["Every execution had one item, so there is no figure of batch sizes."]
     rows = {sitting.label: summary.rows(sitting) for sitting in sittings}
+    body = [
+        soft("These records are of different devices: do not compare their times.", "note") if len(devices) > 1 else "",
+        explained(QUESTION, [(label, [sentence, *more]) for label, (sentence, more) in answers.items()]),
+        _table("Summary", rows, _LATENCY_COLUMNS, _LATENCY),
+        _table("Violations", rows, _VIOLATION_COLUMNS, _VIOLATIONS),
+        *map(group, groups),
+        "" if queue.charts else soft("No request waited for its first step, so there is no chart of the queue."),
+        "" if batches.charts else soft("Every execution had one item, so there is no chart of batch sizes."),
+        next_steps(_NEXT),
+    ]
     title = "Sluice: requests under " + (sittings[0].label if not several else f"{len(sittings)} schedulers")
-    return page.render(
-        "records",
-        title,
-        kinds,
-        groups,
-        notes=["These records are of different devices: do not compare their times."] if len(devices) > 1 else [],
-        heading=QUESTION,
-        answers=[(label, *answer) for label, answer in answers.items()],
-        table=_table(rows, _LATENCY_COLUMNS, _LATENCY),
-        second_title="Violations",
-        second_table=_table(rows, _VIOLATION_COLUMNS, _VIOLATIONS),
-        closing=closing,
-    )
+    return page("records", title, kinds, body)
 
 
-def _of_training(sitting: Sitting, profile: Profile | None, kind: str) -> list[tuple]:
+def _of_training(sitting: Sitting, profile: Profile | None, kind: str) -> list[Group]:
     if profile is None:
         return []
     zero = over_time.zero_of(sitting)
     return [
-        ("Memory", "", [over_time.memory_over_time(profile, zero, kind)], False),
-        ("Handovers", "", [over_time.handovers(profile, zero, kind)], False),
+        Group("Memory", over_time.memory_over_time(profile, zero, kind)),
+        Group("Handovers", over_time.handovers(profile, zero, kind)),
     ]
 
 
@@ -69,12 +73,15 @@ def explanations(sittings: list[Sitting]) -> dict:
     return {sitting.label: waiting.explain(sitting) for sitting in sittings}
 
 
-def _each(title: str, drawn: list, several: bool) -> tuple:
-    """One scheduler's figure needs no title of its own."""
-    for figure in drawn:
-        if figure is not None and not several:
-            figure.title = ""
-    return title, "", drawn, False
+def _each(heading: str, sittings: list[Sitting], draw: Callable[[Sitting], list[Chart]]) -> Group:
+    """One scheduler's charts need no title of their own."""
+    found = Group(heading, [])
+    for sitting in sittings:
+        charts = draw(sitting)
+        for chart in charts if len(sittings) > 1 else ():
+            chart.title = sitting.label
+        found.charts += charts
+    return found
 
 
 def _share(name: str):
@@ -101,24 +108,14 @@ _VIOLATION_COLUMNS = [
 ]
 
 
-def _table(by_scheduler: dict, columns: list, caption: str) -> dict:
-    lines = []
-    for label, rows in by_scheduler.items():
-        for place, row in enumerate(rows):
-            cells = [{"text": text, "none": False} for text in (label, row["model"])]
-            cells += [_cell(key(row) if callable(key) else row[key], form) for _, form, key in columns]
-            lines.append({"cells": cells, "first": place == 0})
-    return {
-        "head": ["scheduler", "model", *(name for name, *_ in columns)],
-        "left": 2,
-        "rows": lines,
-        "caption": caption,
-    }
+def _table(heading: str, by_scheduler: dict, columns: list, caption: str) -> str:
+    lines = [
+        [label, row["model"], *(_cell(key(row) if callable(key) else row[key], form) for _, form, key in columns)]
+        for label, rows in by_scheduler.items()
+        for row in rows
+    ]
+    return table(heading, ["scheduler", "model", *(name for name, *_ in columns)], lines, 2, caption)
 
 
-def _cell(value, form: str) -> dict:
-    if value is None:
-        return {"text": "-", "none": True}
-    if form == "ms":
-        form = "{:.3f}" if value < 10 else "{:.1f}"
-    return {"text": form.format(value), "none": False}
+def _cell(value, form: str) -> str:
+    return ms(value) if form == "ms" else number(value, form)

@@ -2,8 +2,7 @@
 
 import itertools
 from dataclasses import dataclass, field
-
-import numpy as np
+from statistics import median
 
 from sluice_tools.records.reader import Request, Sitting
 from sluice_tools.report.texts import milliseconds
@@ -120,7 +119,7 @@ def _head(found: Breakdown, sitting: Sitting) -> str:
     request = found.request
     number = sitting.requests.index(request) + 1
     name = f" ({request.id[:40]})" if request.id else ""
-    median = float(np.median([one.total for one in sitting.answered if one.model == request.model]))
+    usual = median(one.total for one in sitting.answered if one.model == request.model)
     waits = [
         (found.other_models, "behind other models"),
         (found.same_model, "behind requests of its own model"),
@@ -130,7 +129,7 @@ def _head(found: Breakdown, sitting: Sitting) -> str:
     parts += [f"{_ms(found.unexplained)} unexplained", f"{_ms(found.own)} in its own steps"]
     return (
         f"Request {number}{name} of {request.model} took {_ms(request.total)}, {request.total / request.limit:.1f} "
-        f"times the limit of {_ms(request.limit)} (median {_ms(median)}): {', '.join(parts[:-1])} and {parts[-1]}."
+        f"times the limit of {_ms(request.limit)} (median {_ms(usual)}): {', '.join(parts[:-1])} and {parts[-1]}."
     )
 
 

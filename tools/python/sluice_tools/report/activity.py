@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice_tools.command import need_packages
 from sluice_tools.errors import CommandError
 from sluice_tools.progress import counted
-from sluice_tools.report.runs import Model
+from sluice_tools.report import thin
+from sluice_tools.report.runs import Model, is_traced
 from sluice_tools.report.stored import Spans, Stored
 from sluice_tools.trace import format as fmt
 from sluice_tools.trace.depth import Depth
@@ -45,6 +45,22 @@ def outstanding(client: Client, since_ns: int = 0) -> Depth:
         rows = rows[rows["begin"] >= since_ns]
         found.add(rows["begin"], rows["end"])
     return found
+
+
+def depth_curve(intervals: Depth, limit: int = thin.DEPTH_POINTS) -> tuple[list, list]:
+    """Times and how many intervals hold each: a step curve, the largest of each stretch kept."""
+    if len(intervals) <= limit:
+        parts = [(times, level) for times, level, _ in intervals.steps()]
+        at, highest = (np.concatenate(column) for column in zip(*parts))
+        return at.tolist(), highest.tolist()
+    edges = np.linspace(intervals.first, intervals.last, limit + 1)[:-1]
+    at, highest = np.full((2, limit), np.iinfo(np.int64).min)
+    for times, level, _ in intervals.steps():
+        stretch = np.maximum(np.searchsorted(edges, times, "right") - 1, 0)
+        np.maximum.at(highest, stretch, level)
+        begun, first = np.unique(stretch, return_index=True)
+        at[begun] = np.where(at[begun] < 0, times[first], at[begun])
+    return at[at >= 0].tolist(), highest[at >= 0].tolist()
 
 
 def overlap(left: Spans, right: Spans) -> Spans:
@@ -89,9 +105,8 @@ def _told_of_steps(label: str, one: "Traced") -> str:
 
 def read(folder: Path, models: list, notes: list) -> list:
     """The clients of a run; none where it was not traced. Says in `notes` what a trace lacks."""
-    if not (folder / "trace").is_dir() and not any(folder.glob("*.sltrace")):
+    if not is_traced(folder):
         return []
-    need_packages("report", "pandas")  # of a trace only
     from sluice_tools.trace.reader import read_run
 
     clients = []
@@ -181,6 +196,6 @@ def fill(run) -> None:
         ended = one.jobs["finished"]
         begin, end = one.jobs.begin[ended], one.jobs.end[ended]
         model = Model(one.label, one.label, one.pid, one.priority, one.policy)
-        model.start_ns, model.end_ns = one.clock.to_real(begin), one.clock.to_real(end)
-        model.jct_ms = (end - begin) / 1e6 / run.scale
+        model.start_ns, model.end_ns = one.clock.to_real(begin).tolist(), one.clock.to_real(end).tolist()
+        model.jct_ms = ((end - begin) / 1e6 / run.scale).tolist()
         run.models.append(model)

@@ -1,11 +1,9 @@
 """Which job of a run is explained, and how: from the trace, or else from the job logs."""
 
 from dataclasses import dataclass, field
+from statistics import median
 
-import numpy as np
-
-from sluice_tools.report import targets, waiting
-from sluice_tools.report.stored import Spans
+from sluice_tools.report import targets
 from sluice_tools.report.texts import milliseconds
 
 HOW = "Only a trace tells what the GPU did meanwhile: sluice run ... --trace."
@@ -29,10 +27,8 @@ def explain(run) -> Answer:
     model = _slowest(run)
     if model is None:
         return Answer(text=["No job of a critical model ended."])
-    job = int(np.argmax(model.jct_ms))
-    answer = Answer(
-        model, job + 1, [_head(model, job, run)], begin_ns=int(model.start_ns[job]), end_ns=int(model.end_ns[job])
-    )
+    job = model.jct_ms.index(max(model.jct_ms))
+    answer = Answer(model, job + 1, [_head(model, job)], begin_ns=model.start_ns[job], end_ns=model.end_ns[job])
     client = next((one for one in run.trace if one.pid == model.pid), None)
     if client is None or not _from_trace(answer, model, job, client, run):
         answer.text += _from_logs(model, job, run)
@@ -42,16 +38,16 @@ def explain(run) -> Answer:
 def _slowest(run):
     """The critical model with the slowest job; of unlike models, slow is against its own median."""
     models = [model for model in run.critical() if model.jobs]
-    return max(models, key=lambda m: m.jct_ms.max() / np.median(m.jct_ms), default=None)
+    return max(models, key=lambda m: max(m.jct_ms) / median(m.jct_ms), default=None)
 
 
-def _head(model, job: int, run) -> str:
-    jct, median = model.jct_ms[job] * 1e6, float(np.median(model.jct_ms)) * 1e6
+def _head(model, job: int) -> str:
+    jct, usual = model.jct_ms[job] * 1e6, median(model.jct_ms) * 1e6
     text = f"Job {job + 1} of {model.log} took {milliseconds(jct)}"
     if model.jobs < 2:
         return text + ", and is its only job."
-    text += f" against a median of {milliseconds(median)}."
-    if jct < 1.05 * median:
+    text += f" against a median of {milliseconds(usual)}."
+    if jct < 1.05 * usual:
         text += " It is the slowest, and no job stands out."
     return text
 
@@ -60,10 +56,10 @@ def _traced_job(model, job: int, client) -> tuple[int, int, int] | None:
     """Begin and end of the job in the trace, and when the gates closed: of that which overlaps its stamps most."""
     if not len(client.jobs) or client.clock is None:
         return None
-    begin = int(client.clock.to_monotonic(int(model.start_ns[job])))
-    end = begin + int(model.end_ns[job] - model.start_ns[job])
-    shared = np.minimum(client.jobs.end, end) - np.maximum(client.jobs.begin, begin)
-    best = int(np.argmax(shared))
+    begin = int(client.clock.to_monotonic(model.start_ns[job]))
+    end = begin + model.end_ns[job] - model.start_ns[job]
+    shared = client.jobs.end.clip(max=end) - client.jobs.begin.clip(min=begin)
+    best = int(shared.argmax())
     if shared[best] < 0.5 * (end - begin):
         return None
     return int(client.jobs.begin[best]), int(client.jobs.end[best]), int(client.jobs["closed"][best])
@@ -79,9 +75,11 @@ def _from_trace(answer: Answer, model, job: int, client, run) -> bool:
     others = [other for other in run.trace if other is not client]
     if not client.has_execs:
         return False
+    from sluice_tools.report import waiting  # needs numpy, as every trace does
+
     worst = waiting.break_down(*place[:2], client, others, place[2])
-    median = int(np.argsort(model.jct_ms)[(model.jobs - 1) // 2])
-    usual_place = _traced_job(model, median, client) if median != job else None
+    middle = sorted(range(model.jobs), key=model.jct_ms.__getitem__)[(model.jobs - 1) // 2]
+    usual_place = _traced_job(model, middle, client) if middle != job else None
     usual = waiting.break_down(*usual_place[:2], client, others, usual_place[2]) if usual_place else None
     names = {other.pid: other.label for other in run.trace}
     answer.text += waiting.sentences(worst, usual, names, run.scale)
@@ -90,16 +88,16 @@ def _from_trace(answer: Answer, model, job: int, client, run) -> bool:
 
 def _from_logs(model, job: int, run) -> list:
     """Which jobs of the others ran at the time."""
-    begin, end = int(model.start_ns[job]), int(model.end_ns[job])
+    begin, end = model.start_ns[job], model.end_ns[job]
     texts = []
     for other in run.models:
         if other is model or not other.jobs:
             continue
-        beside = Spans(other.start_ns, other.end_ns).within(begin, end)
-        if not len(beside):
+        beside = sorted(start for start, stop in zip(other.start_ns, other.end_ns) if stop > begin and start < end)
+        if not beside:
             texts.append(
                 f"The log of {other.log} ends before: a job that the end of the run cut off is not in it."
-                if begin >= int(other.end_ns.max())
+                if begin >= max(other.end_ns)
                 else f"No job of {other.log} ran at the time."
             )
             continue
@@ -108,7 +106,7 @@ def _from_logs(model, job: int, run) -> list:
         texts.append(
             (f"{len(beside)} jobs" if many else "A job")
             + f" of {other.log} ran at the time"
-            + (f", {before} {_ms(run, other, begin - beside.begin[0])} before it." if beside.begin[0] < begin else ".")
+            + (f", {before} {_ms(run, other, begin - beside[0])} before it." if beside[0] < begin else ".")
         )
     return [*texts, HOW] if not run.trace else texts
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from sluice_tools.command import need_packages, run_command
 from sluice_tools.errors import EXIT_FINE, Parser, run_error, usage_error
+from sluice_tools.measure.answer_page import write
+from sluice_tools.report import answer, page, runs, summary, targets
 
 _EXAMPLES = """\
 examples:
@@ -13,7 +15,7 @@ examples:
   sluice report results/none results/device --alone results/B_alone -o pair.html
   sluice report results/demo-20261121-071500         a folder of runs: all of them
 
-Exit codes: 0; 1 the page could not be written; 2 wrong usage, no run, or packages missing.
+Exit codes: 0; 1 the page could not be written; 2 wrong usage, no run; packages missing that a trace needs.
 """
 
 
@@ -44,8 +46,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _read(folders: list, others: list) -> tuple:
-    from sluice_tools.report import activity, answer, runs
-
     found, alone = runs.find_runs(folders), runs.find_runs(others)
     every = list(dict.fromkeys(folder.resolve() for folder in found + alone))
     known = {}
@@ -53,17 +53,23 @@ def _read(folders: list, others: list) -> tuple:
         run = known[folder] = runs.read_run(folder, label)
         # Of a run that others are only held against, the job logs will do.
         if run.kind == "traced" or folder in {one.resolve() for one in found}:
-            run.trace = activity.read(folder, run.models, run.notes)
-        if run.kind == "traced":
-            activity.fill(run)
+            _add_trace(run)
     shown = [known[folder.resolve()] for folder in found]
     return shown, list(known.values()), {run.label: answer.explain(run) for run in shown}
 
 
-def _report(options) -> int:
-    need_packages("report", "numpy", "plotly", "jinja2")
-    from sluice_tools.report import page, runs, summary, targets
+def _add_trace(run: runs.Run) -> None:
+    if not runs.is_traced(run.folder):
+        return
+    need_packages("report", "numpy", "pandas")  # of a trace only
+    from sluice_tools.report import activity
 
+    run.trace = activity.read(run.folder, run.models, run.notes)
+    if run.kind == "traced":
+        activity.fill(run)
+
+
+def _report(options) -> int:
     if not options.out and not runs.is_ours(options.runs[0]):
         raise usage_error(
             f"{options.runs[0]} is neither a run nor a measurement; name the runs to show, or the page with -o"
@@ -76,7 +82,7 @@ def _report(options) -> int:
         answers[run.label].text += said
     out = options.out or options.runs[0] / "report.html"
     try:
-        page.write(out, page.report(shown, alone, answers, table))
+        write(out, page.report(shown, alone, answers, table))
         if options.csv:
             summary.write_csv(options.csv, table)
     except OSError as error:

@@ -7,8 +7,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import numpy as np
+from statistics import fmean
 
 from sluice_tools.errors import usage_error
 from sluice_tools.measure.rows import LOCK
@@ -20,10 +19,6 @@ _JOB = {"start_timestamp_ns": int, "end_timestamp_ns": int, "jct_ms": float}
 _STEP_NS = 5_000_000  # Stamps and JCT differ by less than this, unless the clock was stepped.
 
 
-def _no_times() -> np.ndarray:
-    return np.empty(0, np.int64)
-
-
 @dataclass
 class Model:
     log: str
@@ -33,9 +28,9 @@ class Model:
     policy: str
     on_cpu: bool = False
     died: str | None = None
-    start_ns: np.ndarray = field(default_factory=_no_times)  # CLOCK_REALTIME, the warm-up left out
-    end_ns: np.ndarray = field(default_factory=_no_times)
-    jct_ms: np.ndarray = field(default_factory=lambda: np.empty(0))
+    start_ns: list[int] = field(default_factory=list)  # CLOCK_REALTIME, the warm-up left out
+    end_ns: list[int] = field(default_factory=list)
+    jct_ms: list[float] = field(default_factory=list)
     held_ns: int | None = None  # real time, from status.json
     target: Target | None = None
 
@@ -48,8 +43,8 @@ class Model:
         if not self.jobs:
             return None
         if name == "mean":
-            return float(self.jct_ms.mean())
-        return percentile(self.jct_ms.tolist(), float(name[1:]) / 100)
+            return fmean(self.jct_ms)
+        return percentile(self.jct_ms, float(name[1:]) / 100)
 
 
 @dataclass
@@ -67,7 +62,7 @@ class Run:
     @property
     def zero_ns(self) -> int:
         """CLOCK_REALTIME of the first job's start: zero of every time axis."""
-        starts = [int(model.start_ns[0]) for model in self.models if model.jobs]
+        starts = [model.start_ns[0] for model in self.models if model.jobs]
         return min(starts, default=0)
 
     def kind_text(self) -> str:
@@ -147,6 +142,10 @@ def labels(folders: list) -> list:
         if len(set(short)) == len(short):
             return short
     return [str(folder) for folder in folders]
+
+
+def is_traced(folder: Path) -> bool:
+    return (folder / "trace").is_dir() or any(folder.glob("*.sltrace"))
 
 
 def read_run(folder: Path, label: str) -> Run:
@@ -270,21 +269,19 @@ def _read_jobs(run: Run, model: Model) -> None:
                     run.notes.append(f"{file.name}: a line that is no job was left out: {list(line.values())[:3]}")
     except OSError:
         run.notes.append(f"{file.name} is missing: no job of {model.log} is shown.")
-    model.start_ns = np.array([row[0] for row in rows], dtype=np.int64)
-    model.end_ns = np.array([row[1] for row in rows], dtype=np.int64)
-    model.jct_ms = np.array([row[2] for row in rows])
+    model.start_ns, model.end_ns, model.jct_ms = (list(column) for column in zip(*rows)) if rows else ([], [], [])
     _note_clock_steps(run, model)
 
 
 def _note_clock_steps(run: Run, model: Model) -> None:
-    if not model.jobs:
-        return
     scale = 1.0 if model.on_cpu else run.scale
-    off = (model.end_ns - model.start_ns) - model.jct_ms * 1e6 * scale
-    stepped = np.abs(off) > np.maximum(_STEP_NS, 0.2 * model.jct_ms * 1e6 * scale)
-    stepped[1:] |= model.start_ns[1:] < model.end_ns[:-1] - _STEP_NS
-    if stepped.any():
-        run.notes.append(
-            f"The machine's clock was stepped about job {int(np.argmax(stepped)) + 1} of "
-            f"{model.log}: JCTs hold, positions in time after it are off by the step."
-        )
+    before = 0
+    for job, (start, end, jct) in enumerate(zip(model.start_ns, model.end_ns, model.jct_ms), 1):
+        real = jct * 1e6 * scale
+        if abs(end - start - real) > max(_STEP_NS, 0.2 * real) or start < before - _STEP_NS:
+            run.notes.append(
+                f"The machine's clock was stepped about job {job} of "
+                f"{model.log}: JCTs hold, positions in time after it are off by the step."
+            )
+            return
+        before = end

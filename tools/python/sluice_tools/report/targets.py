@@ -35,7 +35,7 @@ def in_time_share(model) -> float | None:
     """Of all jobs of the log, also those of the time of learning; None if unknown."""
     if model.target is None or model.target.limit_ms is None or not model.jobs:
         return None
-    return float((model.jct_ms <= model.target.limit_ms).mean())
+    return sum(ms <= model.target.limit_ms for ms in model.jct_ms) / model.jobs
 
 
 def open_gates(place: tuple, target: Target | None, scale: float) -> list:

@@ -1,56 +1,40 @@
 """Curves with fewer points that still show what matters."""
 
 import itertools
+from collections.abc import Sequence
 
-import numpy as np
-
-from sluice_tools.trace.depth import Depth
-
-CDF_POINTS, JOB_POINTS, DEPTH_POINTS = 400, 2000, 1500
+CDF_POINTS, JOB_POINTS, DEPTH_POINTS = 400, 700, 700
+_PARTS = 1000  # of a window: what is shorter cannot be told apart
 
 
-def cdf(values: np.ndarray):
-    """Sorted values and the share of values up to each, both ends kept."""
-    ordered = np.sort(values)
-    share = np.arange(1, len(ordered) + 1) / max(len(ordered), 1)
-    if len(ordered) <= CDF_POINTS:
-        return ordered, share
-    # Denser towards the upper end, where the tail is.
-    chosen = 1 - np.geomspace(1, 1 / len(ordered), CDF_POINTS // 2)
-    chosen = np.unique(np.concatenate((chosen, np.linspace(0, 1, CDF_POINTS // 2))))
-    index = np.unique(np.round(chosen * (len(ordered) - 1)).astype(int))
-    return ordered[index], share[index]
+def cdf(values: Sequence[float]) -> list[tuple[float, float]]:
+    """Sorted values with the share of values up to each, both ends kept."""
+    ordered = sorted(values)
+    last, half = len(ordered) - 1, CDF_POINTS // 2
+    if last < CDF_POINTS:
+        chosen = set(range(len(ordered)))
+    else:  # denser towards the upper end, where the tail is
+        chosen = {round(last * place / (half - 1)) for place in range(half)}
+        chosen |= {round(last * (1 - len(ordered) ** (-place / (half - 1)))) for place in range(half)}
+    return [(ordered[place], (place + 1) / len(ordered)) for place in sorted(chosen)]
 
 
-def slowest(values: np.ndarray, limit: int = JOB_POINTS) -> np.ndarray:
+def slowest(values: Sequence[float], limit: int = JOB_POINTS) -> list[int]:
     """Indexes of the largest of each of `limit` stretches: all where there are no more values."""
-    if len(values) <= limit:
-        return np.arange(len(values))
-    edges = np.linspace(0, len(values), limit + 1).astype(int)
-    return np.array([a + int(np.argmax(values[a:b])) for a, b in itertools.pairwise(edges)])
+    edges = [len(values) * place // limit for place in range(limit + 1)] if len(values) > limit else []
+    if not edges:
+        return list(range(len(values)))
+    return [max(range(first, end), key=values.__getitem__) for first, end in itertools.pairwise(edges)]
 
 
-def depth(intervals: Depth, limit: int = DEPTH_POINTS):
-    """Times and how many intervals hold each: a step curve, the largest of each stretch kept."""
-    if len(intervals) <= limit:
-        parts = [(times, level) for times, level, _ in intervals.steps()]
-        return tuple(np.concatenate(column) for column in zip(*parts))
-    edges = np.linspace(intervals.first, intervals.last, limit + 1)[:-1]
-    at, highest = np.full((2, limit), np.iinfo(np.int64).min)
-    for times, level, _ in intervals.steps():
-        stretch = np.maximum(np.searchsorted(edges, times, "right") - 1, 0)
-        np.maximum.at(highest, stretch, level)
-        begun, first = np.unique(stretch, return_index=True)
-        at[begun] = np.where(at[begun] < 0, times[first], at[begun])
-    return at[at >= 0], highest[at >= 0]
-
-
-def joined(begin: np.ndarray, end: np.ndarray, window_ns: float, parts: int = 3000):
-    """Groups of neighbours that could not be told apart on a screen: first and last index of each."""
-    if not len(begin):
-        return np.zeros(0, int), np.zeros(0, int)
-    least = window_ns / parts
-    small = end - begin < least
-    near = begin[1:] - np.maximum.accumulate(end)[:-1] < least
-    first = np.flatnonzero(np.r_[True, ~(small[1:] & small[:-1] & near)])
-    return first, np.concatenate((first[1:] - 1, [len(begin) - 1]))
+def joined(intervals: Sequence[tuple[int, int]], window: float) -> list[tuple[int, int]]:
+    """Groups of neighbours that could not be told apart on a screen: first and last index of each. Sorted by begin."""
+    least, groups, reached, before = window / _PARTS, [], 0, False
+    for place, (begin, end) in enumerate(intervals):
+        small = end - begin < least
+        if groups and small and before and begin - reached < least:
+            groups[-1] = groups[-1][0], place
+        else:
+            groups.append((place, place))
+        reached, before = max(reached, end), small
+    return groups

@@ -6,7 +6,7 @@ import numpy as np
 
 from sluice_tools.report.activity import Client
 from sluice_tools.report.stored import Spans
-from sluice_tools.report.texts import milliseconds
+from sluice_tools.report.texts import milliseconds, short_name
 
 OWN, SHARED, OTHER, HELD, IDLE, HOST = range(6)
 _HOLDS = {1: "by a closed gate", 2: "by its own event groups", 3: "at its own sync points"}
@@ -149,13 +149,6 @@ def _blame_holders(found: Breakdown, middles, lengths, holds: Spans) -> None:
     for (why, holder), ns in zip(pairs, lengths):
         key = (int(why), int(holder))
         found.held[key] = found.held.get(key, 0) + int(ns)
-
-
-def short_name(name: str, length: int = 60) -> str:
-    """A C++ kernel's name without arguments, cut in the middle."""
-    name = name.removeprefix("void ").split("(", 1)[0] if not name.startswith("(") else name
-    name = name or "an unnamed kernel"
-    return name if len(name) <= length else name[: length // 2] + "..." + name[-length // 2 + 3 :]
 
 
 def sentences(worst: Breakdown, usual: Breakdown | None, names: dict, scale: float) -> list:

@@ -151,8 +151,8 @@ def _show(sweep: _Sweep, found, folder: Path, failures: list) -> None:
         following=outcome.following(found),
         closing=failures + ([] if found.predicted else found.model_text()),
         more=[
-            ("JCT inflation", "", [("", one) for one in figures.inflation(found, run.of_kind())]),
-            ("The delay model", " ".join(found.model_text()), figures.delays(found, run.of_kind())),
+            answer_page.Group("JCT inflation", figures.inflation(found, run.of_kind())),
+            answer_page.Group("The delay model", figures.delays(found, run.of_kind()), " ".join(found.model_text())),
         ],
     )
     answer_page.write(folder / "sweep.html", page)

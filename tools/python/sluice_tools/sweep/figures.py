@@ -32,7 +32,7 @@ def _line(policies: list, values: dict, name: str, colour: str, line: str) -> Se
 def _point(x: float, values: list, text: str) -> Point:
     """The median of the repeats, and a bar from the least to the greatest."""
     middle = median(values)
-    return Point(x, middle, (min(values), max(values)), (x, x), text.format(middle))
+    return Point(x, middle, text.format(middle), (min(values), max(values)))
 
 
 def inflation(found: Outcome, kind: str) -> list[Chart]:
@@ -63,7 +63,7 @@ def inflation(found: Outcome, kind: str) -> list[Chart]:
             "Up: JCT, times alone. Median over the repeats, bars from the least to the greatest. Dotted: p99."
             + (" The horizontal line is the limit of the objective." if limits else "")
             + (" The vertical line is the value that the answer names." if at else ""),
-            across=limits,
+            across=[(limit, "") for limit in limits],
             upright=[(at, found.best)] if found.best and at else [],
         )
     ]
@@ -78,17 +78,17 @@ def _numbers(title: str, numbers: list) -> Axis:
 
 def _values(title: str, series: list[Series], more: list) -> Axis:
     """From 0, and so high that no bar, line or limit is cut."""
-    seen = [value for one in series for point in one.points for value in point.y_range] + more
+    seen = [value for one in series for point in one.points for value in point.y_range or ()] + more
     return Axis(title, min(0.0, *seen) * 1.1, max(1e-3, *seen) * 1.05)
 
 
-def delays(found: Outcome, kind: str) -> list[tuple[str, Chart]]:
-    """Measured delay next to what the model predicts, of both models, with titles."""
+def delays(found: Outcome, kind: str) -> list[Chart]:
+    """Measured delay next to what the model predicts, of both models."""
     if not found.predicted:
         return []
     formula = "min(N, queued kernels) × mean kernel time"
-    high = (f"Preemption delay of {found.critical}", _delay(found, kind, CRITICAL, 0, formula))
-    low = (f"Execution delay of {found.swept}", _delay(found, kind, BEST_EFFORT, 1, "a/N + b"))
+    high = _delay(found, kind, CRITICAL, 0, formula)
+    low = _delay(found, kind, BEST_EFFORT, 1, "a/N + b")
     return [low] if found.queue is None else [high, low]
 
 
@@ -98,7 +98,7 @@ def _delay(found: Outcome, kind: str, role: str, place: int, formula: str) -> Ch
     alone = median(found.means[role][BEST_EFFORT_ALONE if place else ALONE])
 
     def line(name: str, values: list, colour: str, dash: str) -> Series:
-        return Series(name, [_point(numbers[p], [v], "") for p, v in zip(policies, values)], colour, dash, marker=False)
+        return Series(name, [_point(numbers[p], [v], "") for p, v in zip(policies, values)], colour, dash, marker=0)
 
     measured = [
         _point(numbers[policy], [ms - alone for ms in found.means[role][policy]], f"{policy}: {{:.3f}} ms")
@@ -117,4 +117,5 @@ def _delay(found: Outcome, kind: str, role: str, place: int, formula: str) -> Ch
         series,
         f"Up: mean JCT over alone, ms{kind}. Predicted: {formula}"
         + (f"; mean absolute error {percent(found.errors[place])} of the JCT." if found.errors else "."),
+        f"Execution delay of {found.swept}" if place else f"Preemption delay of {found.critical}",
     )
