@@ -375,7 +375,7 @@ def test_a_request_is_announced_before_it_arrives_and_is_a_job(monkeypatch):
 def test_without_announcements_sluice_is_not_called(monkeypatch):
     monkeypatch.setattr(_jobs, "_interposer", (calls := Calls()).functions())
     answer = serve(lambda index: b"", 0.05, arrivals="periodic", period_ms=10)
-    assert answer["served_ns"] and "announced_ns" not in answer and not calls
+    assert answer and answer["served_ns"] and "announced_ns" not in answer and not calls
 
 
 def test_a_request_that_comes_during_another_one_is_not_announced(monkeypatch):

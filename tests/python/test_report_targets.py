@@ -37,7 +37,8 @@ def trace(folder, closed_ms: float | None):
             high.record(fmt.JOB_END, 0, 0, end, end, number + 1, a=BEGIN_NS + begin)
         high.kernel(begin + int(0.1 * MS), begin + 2 * MS, begin + 3 * MS, "mine")
         for name, *times in (("running", 0.2, 0.5, 1.4), ("queued", 1.0, 1.4, 1.9), ("later", 1.3, 1.9, 2.0)):
-            low.kernel(*(begin + int(ms * MS) for ms in times), name)
+            issue, start, stop = (begin + int(ms * MS) for ms in times)
+            low.kernel(issue, start, stop, name)
     low.write(folder / "trace")
     high.write(folder / "trace")
 

@@ -13,6 +13,7 @@ import os
 import struct
 import sys
 import time
+from collections.abc import Callable
 
 PORTABLE, DEVICEMAP, READ_ONLY = 1, 2, 8
 WAIT_EQUAL, WAIT_GREATER = 1, 0
@@ -110,7 +111,7 @@ gate = u64()
 call("cuMemHostGetDevicePointer_v2", ctypes.byref(gate), view + GATE, 0)
 
 
-def waits_until(what: str, put: object, close: tuple[int, int], open_: tuple[int, int]) -> None:
+def waits_until(what: str, put: Callable[[], int], close: tuple[int, int], open_: tuple[int, int]) -> None:
     """Whether the work that `put` queues waits for the other process's write."""
     write(*close)
     result = put()

@@ -70,7 +70,7 @@ class _Trial:
             if len(clients) == 2 and clients["short"]["jobs"] > 5:
                 return ""
             for program in self._programs:
-                if program.poll() is not None:
+                if program.poll() is not None and program.stderr:
                     return (program.stderr.read().strip().splitlines() or ["a program ended at once"])[-1]
             time.sleep(0.1)
         return f"the programs did not run within {_START_S} s"

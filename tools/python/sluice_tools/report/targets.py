@@ -22,7 +22,7 @@ class Target:
         """The target object of a model in results.json."""
         if not entry:
             return None
-        return cls(*(entry.get(key) for key in ("target", "state", "limit_ms", "alone_ms", "open_share")))
+        return cls(entry["target"], *(entry.get(key) for key in ("state", "limit_ms", "alone_ms", "open_share")))
 
     @property
     def name(self) -> str:

@@ -41,7 +41,7 @@ class Breakdown:
     kernels: dict = field(default_factory=dict)  # Kernels by (client, when)
     shared_with: dict = field(default_factory=dict)  # ns by client
     gated: set = field(default_factory=set)  # clients whose gate this job closes
-    closed: int | None = None  # when it closed them; its end if never
+    closed: int = 0  # when it closed them; its end if never
     held: dict = field(default_factory=dict)  # ns by (why, pid of the holder)
 
     @property
