@@ -128,9 +128,13 @@ setup_demo() {
 
 # setup_build: the same for a build of everything.
 setup_build() {
-  need_for_programs
   need libgtest-dev "tests" have_header gtest/gtest.h
   need libgmock-dev "tests" have_header gmock/gmock.h
+  setup_all_programs
+}
+
+setup_all_programs() {
+  need_for_programs
   need libgrpc++-dev "the model server" have_header grpcpp/grpcpp.h
   need protobuf-compiler-grpc "the model server's protocol" have grpc_cpp_plugin
   need libprotobuf-dev "messages of that protocol" have_header google/protobuf/message.h
@@ -238,7 +242,8 @@ setup_clusters() {
 setup_package() {
   [[ $1 == wheel ]] || need dpkg-dev "the libraries that a package depends on" have dpkg-shlibdeps
   [[ $1 == wheel ]] || need libslurm-dev "the package sluice-slurm" have_header slurm/spank.h
-  setup_build
+  need libncurses-dev "the live view of sluice top" have_header ncursesw/curses.h
+  setup_all_programs
   [[ $1 == deb || -x build-package/venv/bin/auditwheel ]] && return
   fetch_venv package build-package/venv "the tools of a wheel"
 }

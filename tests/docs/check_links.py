@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the links of every Markdown page of the tree.
 
-usage: check_links.py [--mentions] [ROOT]
+usage: check_links.py [--mentions | --installed] [ROOT]
 
 Rules, over every .md file that is not below a build folder or a folder of results at the top:
 - a relative link leads to a file or folder of the tree, and its anchor to a heading of that page;
@@ -9,7 +9,8 @@ Rules, over every .md file that is not below a build folder or a folder of resul
 - every page below docs/ is reachable from docs/README.md by links;
 - a place in code, as in `shm/gates.hpp:set_job`, is a file of the tree that declares or defines this name;
 - each numbered row of docs/guide/architecture.md, a step of a life, has such a place.
-With --mentions also: a page that a source file names, as in "see docs/guide/traces.md", exists.
+With --mentions also: a page that a source file names, as in "see docs/guide/traces.md", exists. With --installed only
+links and images: the pages of a package, which has no code.
 Each fault is one line that names file and line. Exit codes: 0 none, 1 faults, 2 wrong usage.
 """
 
@@ -150,9 +151,9 @@ def place_faults(tree: _Tree) -> list:
     return found
 
 
-def faults(root: Path) -> list:
+def faults(root: Path, installed: bool = False) -> list:
     tree = _Tree(root)
-    found, leads_to = place_faults(tree), {}
+    found, leads_to = [] if installed else place_faults(tree), {}
     for page, text in tree.pages.items():
         for number, target in _links(text):
             if _ELSEWHERE.match(target):
@@ -193,13 +194,13 @@ def mention_faults(root: Path) -> list:
 
 def main() -> int:
     arguments = sys.argv[1:]
-    mentions = "--mentions" in arguments
-    places = [argument for argument in arguments if argument != "--mentions"]
+    mentions, installed = "--mentions" in arguments, "--installed" in arguments
+    places = [argument for argument in arguments if argument not in ("--mentions", "--installed")]
     root = Path(places[0]) if places else Path.cwd()
     if len(places) > 1 or not (root / "docs").is_dir():
-        print("usage: check_links.py [--mentions] [ROOT]", file=sys.stderr)
+        print("usage: check_links.py [--mentions | --installed] [ROOT]", file=sys.stderr)
         return 2
-    found = faults(root) + (mention_faults(root) if mentions else [])
+    found = faults(root, installed) + (mention_faults(root) if mentions else [])
     for line in found:
         print(line)
     return 1 if found else 0

@@ -75,7 +75,7 @@ cat "$(files "$main")" "$(files "$lab")" >"$work/programs"
 grep -E '__pycache__|\.pyc$|/build|/tests/' "$work/programs" >"$work/said" && fail "files that are not for users"
 grep -vE '^\./usr/(bin/sluice$|libexec/sluice/|lib/sluice/|lib/systemd/system/sluice-node.service$|share/(sluice|man/man1|doc/sluice(-lab)?|bash-completion/completions|fish/vendor_completions.d|zsh/site-functions)/)' \
   "$work/programs" >"$work/said" && fail "files outside the folders of the package"
-[[ $(xargs <"$(files "$dev")") == "./usr/include/sluice/sluice.h ./usr/share/doc/sluice-dev/copyright" ]] ||
+[[ $(xargs <"$(files "$dev")") == "./usr/include/sluice/sluice.h ./usr/share/doc/sluice-dev/changelog.gz ./usr/share/doc/sluice-dev/copyright" ]] ||
   fail "sluice-dev has: $(xargs <"$(files "$dev")")"
 packages_made=("$main" "$lab" "$dev")
 if g++ -E -x c - >/dev/null 2>&1 <<<'#include <slurm/spank.h>'; then
@@ -83,15 +83,24 @@ if g++ -E -x c - >/dev/null 2>&1 <<<'#include <slurm/spank.h>'; then
   packages_made+=("$slurm")
   [[ -f $slurm ]] || fail "no ${slurm##*/} but: $(cd "$packages" && ls)"
   [[ $(xargs <"$(files "$slurm")") == "./usr/lib/sluice/slurm/spank_sluice.so ./usr/libexec/sluice/slurm-epilog\
- ./usr/libexec/sluice/slurm-prolog ./usr/share/doc/sluice-slurm/copyright" ]] ||
+ ./usr/libexec/sluice/slurm-prolog ./usr/share/doc/sluice-slurm/changelog.gz ./usr/share/doc/sluice-slurm/copyright" ]] ||
     fail "sluice-slurm has: $(xargs <"$(files "$slurm")")"
   number=$(printf '#include <slurm/slurm_version.h>\nSLURM_VERSION_NUMBER\n' | g++ -E -P -x c - | tail -n 1)
   printf -v release '%d.%02d' $((number >> 16)) $((number >> 8 & 255))
   printf -v next '%d.%02d' $((number >> 16)) $(((number >> 8 & 255) + 1))
   needs="slurm-wlm-basic-plugins"
-  [[ $(dpkg-deb -f "$slurm" Depends) == "sluice (= $version), $needs (>= $release), $needs (<< $next~)" ]] ||
+  [[ $(dpkg-deb -f "$slurm" Depends) == "sluice (= $version), $needs (>= $release), $needs (<< $next~), libc6 "* ]] ||
     fail "sluice-slurm depends on: $(dpkg-deb -f "$slurm" Depends)"
 fi
+# The pages, where a user of the package reads them.
+dpkg-deb -x "$main" "$work/tree"
+python3 "$source/tests/docs/check_links.py" --installed "$work/tree/usr/share/doc/sluice" >"$work/said" || fail "broken links"
+zcat "$work/tree/usr/share/doc/sluice/changelog.gz" | dpkg-parsechangelog -l- -S Version >"$work/said" 2>&1 &&
+  [[ $(cat "$work/said") == "$version" ]] || fail "the changelog is not Debian's, or of another version"
+if command -v lintian >/dev/null; then
+  lintian --allow-root "${packages_made[@]}" >"$work/said" 2>&1 || fail "lintian finds errors"
+fi
+
 # The scripts of the package, with a systemctl that notes what it is asked, on a machine with systemd and one without.
 mkdir -p "$work"/{control,bin,systemd}
 dpkg-deb -e "$main" "$work/control"
