@@ -105,6 +105,21 @@ client late 1002 0
 within 60 attached 3 || fail "after the upgrade, no client can attach"
 pass "upgraded: the new service has the board with the clients of the old one, and takes new ones"
 
+# The unit of the guide, with a model that needs no GPU.
+unit=etc/systemd/system/sluice-serve.service
+mkdir -p "$root/etc/sluice" "$root/var/lib/sluice/models"
+sed -n "\\#^\# /$unit#,/^\`\`\`/{/^\`\`\`/d;p}" docs/guide/serving.md >"$root/$unit"
+printf 'dummy\n  path dummy\n' >"$root/etc/sluice/models"
+inside systemctl start sluice-serve >"$work/said" 2>&1 || fail "the model server does not start"
+ready='import urllib.request as r; r.urlopen("http://127.0.0.1:8081/v2/health/ready")'
+within 30 inside python3 -c "$ready" || fail "the model server is not ready: $(inside journalctl -u sluice-serve -n 5)"
+inside systemctl stop sluice-serve
+[[ $(inside systemctl show --value -p NRestarts -p Result sluice-serve | xargs) =~ ^(0 success|success 0)$ ]] ||
+  fail "the model server: $(inside systemctl show -p NRestarts -p Result sluice-serve | xargs)"
+rm -r "${root:?}/$unit" "$root/etc/sluice" "$root"/var/lib/{private/,}sluice
+inside systemctl daemon-reload
+pass "the model server ran as a service, and ended with 0"
+
 apt remove sluice || fail "no removal"
 ! inside systemctl is-active --quiet sluice-node || fail "a removal leaves the service running"
 programs=/usr/libexec/sluice
