@@ -120,7 +120,7 @@ class Chart:
         self.bottom = self.top + (_ROW * len(self.y.rows) if self.y.rows else self.plot_height)
 
     def html(self) -> str:
-        parts = [*self._lines(), *self._ticks(), *map(self._series, self.series)]
+        parts = [*self._grid(), *self._lines(), *self._names(), *map(self._series, self.series)]
         texts = self.key or [one.name for one in self.series if len(self.series) > 1 and not self.y.rows]
         key = "".join(
             f'<li><span style="background:{one.colour}"></span>{escape(text)}</li>'
@@ -141,16 +141,21 @@ class Chart:
     def _y(self, value: float) -> float:
         return self.bottom - self.y.part(value) * (self.bottom - self.top)
 
-    def _ticks(self) -> list[str]:
+    def _across(self) -> list[float]:
+        return [] if self.y.rows else self.y.shown(22 / (self.bottom - self.top))
+
+    def _upright(self) -> list[float]:
+        return self.x.shown(60 / (self.right - self.left))
+
+    def _grid(self) -> list[str]:
+        parts = [_line("grid", self.left, self.right, self._y(tick), self._y(tick)) for tick in self._across()]
+        return parts + [_line("grid", self._x(tick), self._x(tick), self.top, self.bottom) for tick in self._upright()]
+
+    def _names(self) -> list[str]:
         parts = [_text(self.left, self._y(place) + 15, name) for place, name in enumerate(self.y.rows)]
-        for tick in () if self.y.rows else self.y.shown(22 / (self.bottom - self.top)):
-            y = self._y(tick)
-            parts.append(_line("grid", self.left, self.right, y, y) + _text(64, y + 4, self.y.form(tick), "end"))
-        for tick in self.x.shown(60 / (self.right - self.left)):
-            x = self._x(tick)
-            parts.append(_line("grid", x, x, self.top, self.bottom))
-            parts.append(_text(x, self.bottom + 18, self.x.form(tick), "middle"))
-        return parts
+        parts += [_text(64, self._y(tick) + 4, self.y.form(tick), "end") for tick in self._across()]
+        texts = ((self._x(tick), self.x.form(tick)) for tick in self._upright())
+        return parts + [_text(x, self.bottom + 18, text, "middle") for x, text in texts]
 
     def _lines(self) -> list[str]:
         parts = []
