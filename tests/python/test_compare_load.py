@@ -10,10 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
+from sluice_tools import errors
 from sluice_tools.compare import cli
 from sluice_tools.measure import processes
+from sluice_tools.measure.commands import Commands, Setting
 from sluice_tools.measure.load import Latency, Load
 from sluice_tools.measure.rows import CRITICAL, Rows
+from sluice_tools.measure.sitting import CellError
 
 needs_build = pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="needs a build of Sluice")
 _HERE = Path(__file__).parent
@@ -104,7 +107,7 @@ def test_a_load_that_sends_elsewhere_is_said(tmp_path):
 @pytest.mark.parametrize(
     "options, said",
     [
-        (["--load", "echo no route; exit 7"], "the load command exited with 7: no route; of the critical command: it "),
+        (["--load", "echo no route; exit 7"], "the load command exited with 7: no route; the critical command: it "),
         (["--ready", "1", "--load", "true", "--start-limit", "3"], "the critical command was not ready (--ready 1) wi"),
         (
             ["--ready", "http://127.0.0.1:1/", "--load", "true", "--start-limit", "3"],
@@ -197,6 +200,24 @@ def test_a_full_disk_takes_no_table_and_a_plain_terminal_reads_it(tmp_path):
     assert "compare.md" in out.splitlines()[-1] and "compare.html" not in out.splitlines()[-1]
     code, out, _ = compare(tmp_path, spin, "--json")
     assert code == 0 and json.loads(out)["cells"]
+
+
+def test_a_command_that_dies_before_it_is_set_is_the_reason():
+    """Not that `sluice set` finds no client, which would end all cells."""
+
+    class Gone:
+        pids = staticmethod(lambda name: [4711])
+
+        def set(self, pid, given):
+            raise errors.run_error(f"no client 'pid:{pid}'")
+
+    class Dead:
+        describe_end = staticmethod(lambda: "exited with 7: out of luck")
+
+    found = Commands.__new__(Commands)
+    found._bare, found._load, found._worked, found._running = False, None, {CRITICAL}, {CRITICAL: Dead()}
+    with pytest.raises(CellError, match="the critical command exited with 7: out of luck"):
+        found._set(Gone(), Setting((CRITICAL,), bare=True))
 
 
 def test_latency_is_found_in_lines_and_files(tmp_path):

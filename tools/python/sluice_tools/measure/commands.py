@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from sluice_tools.errors import run_error
+from sluice_tools.errors import CommandError, run_error
 from sluice_tools.measure.command_rows import role_figures, target_figures
 from sluice_tools.measure.load import Latency, Load
 from sluice_tools.measure.programs import Program, Session
@@ -21,6 +21,7 @@ from sluice_tools.measure.watch import NAMES, Judged, Watch
 
 _PRIORITY = {CRITICAL: 1, BEST_EFFORT: 0}
 _STEP_S = 0.1  # between two looks at the programs
+_REAPED_S = 0.5  # until a program whose connection is closed has ended
 _BARE = ("--priority", "0", "--slice", "off")
 
 
@@ -208,7 +209,11 @@ class Commands:
             if role == BEST_EFFORT:
                 given = (*given, "--policy", "none" if setting.bare else setting.policy)
             for pid in opened.pids(NAMES[role]):
-                opened.set(pid, given)
+                try:
+                    opened.set(pid, given)
+                except CommandError:
+                    self._sleep(_REAPED_S)  # of a command that has ended, its end is the reason
+                    raise
         self._bare = setting.bare
 
     def _wait_until_working(self, roles: tuple, watch: Watch) -> None:
@@ -292,4 +297,4 @@ class Commands:
                 self._give_up(role, f"the {role} command {how}; it must run until it is ended")
         if self._load and self._load.failure:
             where = listening(self._running[CRITICAL].process.pid)
-            self._give_up(CRITICAL, f"the load command {self._load.failure}; of the critical command: {where}")
+            self._give_up(CRITICAL, f"the load command {self._load.failure}; the critical command: {where}")
