@@ -76,15 +76,26 @@ bool any_hooked(const RunContext& context) {
   });
 }
 
+/// Writes a file of results. A full disk costs the file and a line, but not the table.
+bool save(const RunContext& context, const char* name, const std::string& text) {
+  try {
+    base::LineFile(fs::path(run_folder(context.experiment)) / name).write(text);
+    return true;
+  } catch (const base::RunError& error) {
+    std::fprintf(stderr, "sluice run: %s\n", error.what());
+    return false;
+  }
+}
+
 /// Prints, saves and returns the status of the session; null if no worker has the interposer. Call
-/// it while the workers live.
-nlohmann::json print_status(const RunContext& context) {
+/// it while the workers live. Sets `saved` to false if it is not saved.
+nlohmann::json print_status(const RunContext& context, bool& saved) {
   if (!any_hooked(context)) return nullptr;
   const std::string program = context.install.program("sluice-status");
   print("\n");
   base::run_to_end({program, "--coverage", "--session", context.session});
   const base::Captured json = base::capture({program, "--json", "--session", context.session});
-  base::LineFile(fs::path(run_folder(context.experiment)) / "status.json").write(json.out);
+  saved = save(context, "status.json", json.out);
   constexpr bool kMayThrow = false;
   return nlohmann::json::parse(json.out, nullptr, kMayThrow);
 }
@@ -115,18 +126,20 @@ RunResult collect(const RunContext& context, const Supervisor& supervisor, Super
   return result;
 }
 
-void report(const RunResult& result, const RunContext& context) {
+/// Returns whether all is saved.
+bool report(const RunResult& result, const RunContext& context) {
   const std::string folder = run_folder(context.experiment);
-  base::LineFile(fs::path(folder) / "results.json").write(results_json(result).dump(2) + "\n");
-  base::LineFile(fs::path(folder) / "results.csv").write(results_csv(result));
   print("\n" + results_table(result));
+  bool saved = save(context, "results.json", results_json(result).dump(2) + "\n");
+  saved = save(context, "results.csv", results_csv(result)) && saved;
   print("logs and results: " + folder + "\n");
-  if (context.trace.empty()) return;
+  if (context.trace.empty()) return saved;
   if (!any_hooked(context)) {
     print("no trace: no model of this run has the interposer (control false, or on the CPU)\n");
   } else {
     print(fmt::format("trace: sluice report {0}, or sluice trace {0} -o run.json\n", folder));
   }
+  return saved;
 }
 
 int exit_code_of(const Supervisor& supervisor) {
@@ -156,10 +169,12 @@ int execute(const RunContext& context) {
   print("\n");
   const Supervisor::Stop stop = supervisor.run(*experiment.exp_dur_s);
   nlohmann::json status;
-  if (stop != Supervisor::Stop::kAllDied) status = print_status(context);
+  bool saved = true;
+  if (stop != Supervisor::Stop::kAllDied) status = print_status(context, saved);
   supervisor.kill_all();
-  report(collect(context, supervisor, stop, status), context);
-  return exit_code_of(supervisor);
+  saved = report(collect(context, supervisor, stop, status), context) && saved;
+  const int code = exit_code_of(supervisor);
+  return code == base::kExitFine && !saved ? base::kExitFailed : code;
 }
 
 void leave_session(const std::string& session) {

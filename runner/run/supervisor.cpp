@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -13,6 +14,7 @@
 #include "base/terminal.hpp"
 #include "runner/model_backend.hpp"
 #include "runner/run/job_table.hpp"
+#include "runner/run/output_folders.hpp"
 #include "shm/board.hpp"
 #include "shm/memory_limit.hpp"
 #include "shm/weight.hpp"
@@ -86,10 +88,18 @@ std::vector<std::string> worker_command(const RunContext& context, std::size_t i
   return args;
 }
 
-std::string describe_death(const WorkerProcess& worker) {
+/// Whether a program that says why it ends may have had no room for it.
+bool is_full(const std::string& folder) {
+  constexpr std::uintmax_t kRoom = 4096;
+  std::error_code error;
+  return std::filesystem::space(folder, error).available < kRoom;
+}
+
+std::string describe_death(const WorkerProcess& worker, const std::string& folder) {
   std::string text = fmt::format("{} (pid {}) {}", worker.name(), worker.pid(), worker.end());
   const auto lines = worker.last_lines(kLastLines);
   text += lines.empty() ? ", without output" : "; its last lines:";
+  if (lines.empty() && is_full(folder)) text += ": the disk of " + folder + " is full";
   for (const std::string& line : lines) text += "\n    " + line;
   return text;
 }
@@ -172,7 +182,7 @@ bool Supervisor::load(double limit_s) {
     std::string loading;
     for (WorkerProcess& worker : workers_) {
       worker.look();
-      if (worker.ended()) throw base::RunError("while loading, " + describe_death(worker));
+      if (worker.ended()) throw base::RunError("while loading, " + describe_death(worker, run_folder(context_.experiment)));
       if (worker.ready()) continue;
       loading += (loading.empty() ? "" : ", ") + worker.name();
       if (base::seconds_since(start) < limit_s) continue;
@@ -197,7 +207,7 @@ void Supervisor::look_at_workers(Progress& progress) {
     worker.look();
     if (!worker.ended()) continue;
     progress.clear();
-    std::fprintf(stderr, "sluice run: %s\n", describe_death(worker).c_str());
+    std::fprintf(stderr, "sluice run: %s\n", describe_death(worker, run_folder(context_.experiment)).c_str());
   }
 }
 

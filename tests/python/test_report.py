@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 from report_runs import MS, pair, traced_pair, write_run
-from sluice_tools.report import activity, answer, cli, runs, summary, thin, waiting
+from sluice_tools.report import activity, answer, cli, figures, runs, summary, thin, waiting
 from sluice_tools.trace.depth import Depth
 from trace_files import BEGIN_NS, TraceFile
 
@@ -415,6 +415,58 @@ def test_thinning_keeps_what_matters():
     times, level = activity.depth_curve(intervals)
     assert len(times) <= thin.DEPTH_POINTS
     assert max(level) == 6
+
+
+def test_a_line_alone_is_dashed_and_runs_have_colours_of_their_own(tmp_path):
+    folders = [pair(tmp_path / name) for name in ("one", "two")]
+    folders.append(write_run(tmp_path / "alone", [{"log": "B", "priority": 1, "jobs": [(0, 1.0), (9, 2.0)]}]))
+    one, two, alone = (runs.read_run(folder, folder.name) for folder in folders)
+    of_b, of_a = figures.jct_cdfs([one, two], [alone])
+    assert [(line.name, line.line) for line in of_b.series] == [
+        ("one", "solid"),
+        ("two", "solid"),
+        ("alone (alone)", "dash"),
+    ]
+    assert len({line.colour for line in of_b.series}) == 3 and len(of_a.series) == 2
+    assert [(point.x, point.y) for point in of_b.series[2].points] == [(1, 0), (1, 50), (2, 100)]
+    assert "Thinned" not in of_b.caption and of_b.title == "CDF of JCT: B"
+
+
+def test_each_job_is_a_point_at_its_start(tmp_path):
+    run = runs.read_run(pair(tmp_path, simulated=True, scale=10.0), "run")
+    of_b, of_a = figures.jct_over_time(run, [run], {"A": "red", "B": "blue"}, answer.explain(run))
+    line, explained = of_b.series
+    assert [(point.x, point.y) for point in line.points[2:4]] == [
+        (0.02, pytest.approx(0.11)),
+        (0.03, pytest.approx(0.31)),
+    ]
+    assert explained.points == [line.points[3]] and len(of_a.series) == 1 and of_a.title == "A"
+    assert of_b.x.high == of_a.x.high >= 0.098, "one clock"
+    assert of_b.y.high == pytest.approx(1.05 * 0.31)
+
+
+def test_what_a_page_lacks_is_said(tmp_path, report):
+    """Runs of different kinds, a run alone among others, runs without a trace."""
+    traced_pair(tmp_path / "traced")
+    pair(tmp_path / "mps", sharing="MPS")
+    write_run(tmp_path / "single", [{"log": "B", "priority": 1, "jobs": [(0, 1.0)]}])
+    code, _, _ = report(tmp_path / "traced", tmp_path / "mps", tmp_path / "single", "-o", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert code == 0 and 'class="note">These runs are of different kinds of GPU' in page
+    assert "mps: no trace, so there is no gate wait" in page and "traced: no trace" not in page
+    assert "single: Around" not in page, "nothing delayed a run alone"
+    assert report(tmp_path / "traced")[0] == 0
+    page = (tmp_path / "traced" / "report.html").read_text()
+    assert "different kinds" not in page and "no trace, so" not in page and "sluice trace RUN -o" in page
+
+
+def test_a_run_in_which_nobody_waited_says_so(tmp_path, report):
+    trace = TraceFile(101, 1, "gate").job(0, MS, 1)
+    pair(tmp_path)
+    trace.kernel(0, MS // 4, MS // 2, "mine")
+    trace.write(tmp_path / "trace")
+    assert report(tmp_path)[0] == 0
+    assert "No wait for a closed gate was recorded" in (tmp_path / "report.html").read_text()
 
 
 def test_what_no_screen_tells_apart_is_one_bar():

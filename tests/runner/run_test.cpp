@@ -348,6 +348,25 @@ TEST_F(RunTest, AWorkerThatDiesIsReportedAndTheOthersGoOn) {
   expect_nothing_left();
 }
 
+// Prevents: a run of hours whose table is lost because its disk is full at the end.
+TEST_F(RunTest, AFullDiskTakesFilesAndNotTheTable) {
+  json experiment = two_models();
+  experiment["exp_dur"] = 5;
+  write_experiment(experiment);
+  const auto process = start("sluice-run", {"exp.json", "--gpu", "sim"});
+  wait_for_jobs("critical");
+  for (const char* name : {"status.json", "results.json", "results.csv"}) {
+    std::filesystem::create_symlink("/dev/full", folder_.path() / "logs" / name);
+  }
+  EXPECT_EQ(process->wait(test::kProgramPatience), 1);
+  EXPECT_NE(read("stdout.txt").find("MODEL PRIO"), std::string::npos) << read("stdout.txt");
+  for (const char* name : {"status.json", "results.json", "results.csv"}) {
+    EXPECT_NE(read("stderr.txt").find(std::string(name) + ": cannot be written: No space left"),
+              std::string::npos)
+        << read("stderr.txt");
+  }
+}
+
 TEST_F(RunTest, ARunWhoseWorkersAllDieFails) {
   json experiment = two_models();
   experiment["exp_dur"] = 3000;

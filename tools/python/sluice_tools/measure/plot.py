@@ -87,9 +87,8 @@ class Axis:
         return found
 
     def _round(self) -> list[float]:
-        step = 10.0 ** math.floor(math.log10(self.high - self.low))
-        while (self.high - self.low) / step < 5:
-            step /= 2
+        power = 10.0 ** math.floor(math.log10(self.high - self.low))
+        step = next(step for step in (power, power / 2, power / 5) if (self.high - self.low) / step >= 5)
         first = math.ceil(self.low / step - 1e-9)
         return [step * place for place in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
