@@ -76,6 +76,9 @@ def test_each_of_several_measurements_has_a_name_and_a_chart():
     page = render(two)
     assert page.count("<svg") == 2 and "<h3>c+&lt;d&gt;, time-sliced</h3>" in page
     assert page.count("<tr class=first>") == 2 and "<th class=left>what</th>" in page
+    firsts = re.findall(r"<tr[^>]*><td class=left>([^<]*)</td><td class=left>([^<]*)<", page)
+    assert [what for what, cell in firsts if cell == ALONE] == ["a+b, time-sliced", "c+&lt;d&gt;, time-sliced"]
+    assert {what for what, cell in firsts if cell != ALONE} == {""}
     colours = re.findall(r'background:(#\w+)"></span>bare', page)
     assert len(colours) == 2 and len(set(colours)) == 1
 

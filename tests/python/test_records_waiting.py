@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from request_records import lasting, record, refused, sitting
-from sluice_tools.records import figures, reader, waiting
+from request_records import ZERO, lasting, record, refused, sitting
+from sluice_tools.records import figures, over_time, reader, waiting
+from sluice_tools.records.profile import Handover, Profile
 
 # 4 s of `sluice serve --scheduler DLIR` with four recordings on the simulated GPU.
 RECORDED = Path(__file__).with_name("requests_simulated.jsonl")
@@ -151,3 +152,50 @@ def test_cdfs_hold_answered_requests_only(tmp_path):
     (ratios,) = figures.ratio_cdfs([one], figures.colours([one]))
     assert [line.name for line in ratios.series] == ["a", "b", "all models"]
     assert [point.x for point in ratios.series[2].points] == [2, 2, 3, 4]
+
+
+def test_latency_and_deadlines_are_where_requests_arrived(tmp_path):
+    """A second in which every deadline was missed must not be drawn as a calm one."""
+    late = [record(at, [(at, at + 30)], deadline_ms=20) for at in range(1000, 1100, 50)]
+    good = [record(at, [(at, at + 10)], deadline_ms=20) for at in range(0, 900, 50)]
+    found = sitting(tmp_path, [*good, *late, refused(2000, 2001, "resource_exhausted") | {"deadline_ms": 20}])
+    latency, kept = over_time.latency_over_time(found, dict.fromkeys(found.models, "red"), "")
+    assert [(point.x, point.y) for point in latency.series[0].points][::19] == [(0, 10), (1.05, 30)]
+    shares = {round(point.x, 2): point.y for point in kept.series[0].points}
+    assert {share for at, share in shares.items() if at < 0.95} == {100}
+    assert {share for at, share in shares.items() if at > 0.95} == {0} and max(shares) > 1.9
+    assert latency.x.high == kept.x.high == pytest.approx(2.1)
+
+
+def test_memory_and_handovers_are_in_their_places(tmp_path):
+    at = ZERO + 1000
+    one = Handover(at + 100, 400, (0.01, 2, 1, 0.5, 0.25, 4), True)
+    two = Handover(at + 300, 0, (0.02, 9, 0, 0, 0, 0), False)
+    found = Profile([(at, 100, 800, 900), (at + 400, 500, 400, 900)], [two, one])
+    (memory,) = over_time.memory_over_time(found, at, "")
+    assert {line.name: [(point.x, point.y) for point in line.points] for line in memory.series} == {
+        "inference": [(0, 100), (0.4, 500)],
+        "training": [(0, 800), (0.4, 400)],
+        "all clients": [(0, 900), (0.4, 900)],
+    }
+    assert [x for x, _ in memory.upright] == [pytest.approx(0.3), pytest.approx(0.1)]
+    (chart,) = over_time.handovers(found, at, "")
+    bars = {line.name: [bar.y for bar in line.bars] for line in chart.series}
+    assert bars["order"] == [(0, 0.01), (0, 0.02)] and bars["drop"] == [(0.01, 2.01), (0.02, 9.02)]
+    assert bars["load"] == [(pytest.approx(3.76), pytest.approx(7.76))], "parts are on top of each other"
+    assert [round(sum(bar.x) / 2, 6) for bar in chart.series[1].bars] == [1, 2], "in the order of time"
+    assert "0 MB, 9.02 ms, not obeyed" in chart.series[1].bars[1].text
+    assert over_time.memory_over_time(Profile(), at, "") == over_time.handovers(Profile(), at, "") == []
+
+
+def test_around_the_slowest_each_step_has_its_row(tmp_path):
+    steps = [record(0, [(0, 10)], model="b"), record(1, [(10, 30)], limit=1), record(2, [(30, 35)], limit=90)]
+    found = sitting(tmp_path, steps)
+    (chart,) = figures.around_slowest(found, figures.colours([found]), "")
+    assert list(chart.y.rows) == ["a, this request", "b"]
+    placed = {(bar.x, int(bar.y[0])) for line in chart.series for bar in line.bars}
+    assert placed == {((-1, 9), 1), ((9, 29), 0)} and chart.upright == [(0, "arrival"), (29, "answer")]
+    assert (chart.x.low, chart.x.high) == (-1, 29)
+    nobody = sitting(tmp_path, [refused(0, 1, "cancelled")])
+    assert figures.around_slowest(nobody, {}, "") == figures.latency_cdfs([nobody], "") == []
+    assert over_time.latency_over_time(nobody, {}, "") == figures.ratio_cdfs([nobody], {}) == []

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 from report_runs import MS, pair, traced_pair, write_run
-from sluice_tools.report import activity, answer, cli, figures, runs, summary, thin, waiting
+from sluice_tools.report import activity, answer, cli, figures, runs, summary, thin, timeline, waiting
 from sluice_tools.trace.depth import Depth
 from trace_files import BEGIN_NS, TraceFile
 
@@ -443,6 +443,19 @@ def test_each_job_is_a_point_at_its_start(tmp_path):
     assert explained.points == [line.points[3]] and len(of_a.series) == 1 and of_a.title == "A"
     assert of_b.x.high == of_a.x.high >= 0.098, "one clock"
     assert of_b.y.high == pytest.approx(1.05 * 0.31)
+
+
+def test_the_timeline_is_around_the_job(tmp_path):
+    run = read(traced_pair(tmp_path))
+    (chart,) = timeline.timeline(run, answer.explain(run), {"A": "red", "B": "blue"})
+    assert (chart.x.low, chart.x.high) == (pytest.approx(-0.12 * 3.1), pytest.approx(1.12 * 3.1))
+    assert chart.upright == [(0, "job begins"), (pytest.approx(3.1), "job ends")]
+    rows = {series.name: series for series in chart.series}
+    assert list(rows) == list(chart.y.rows) and list(rows)[:3] == ["B: jobs", "B: thread held", "B: launch calls"]
+    first, second = rows["A: GPU"].bars
+    assert first.x == (pytest.approx(-0.372), pytest.approx(1.4)) and second.x[0] == pytest.approx(1.4)
+    assert first.opacity != second.opacity, "neighbours are told apart"
+    assert rows["A: GPU"].colour == "red" and rows["B: GPU"].colour == "blue" and rows["B: jobs"].bars[0].opacity < 0.5
 
 
 def test_what_a_page_lacks_is_said(tmp_path, report):

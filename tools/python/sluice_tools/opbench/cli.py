@@ -14,7 +14,7 @@ _EXAMPLES = """\
 examples:
   sluice opbench report h200.jsonl -o h200.html
   sluice opbench report data            the folder of opbench run: tuning curves too
-  sluice opbench report h200.jsonl pairs.jsonl      pairs: a heat map of slowdowns
+  sluice opbench report h200.jsonl pairs.jsonl      pairs: a table of slowdowns
   sluice opbench report data predictor/transformer  predicted against measured, error by operator
   sluice opbench report h200.jsonl --json
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 from sluice_tools.errors import usage_error
 from sluice_tools.opbench.records import kind_of, whole_lines
 
-MOST_NAMES = 40  # in a heat map, each of a program
+MOST_NAMES = 40  # in a table, each of a program
 
 
 @dataclass(frozen=True)
