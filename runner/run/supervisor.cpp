@@ -182,7 +182,9 @@ bool Supervisor::load(double limit_s) {
     std::string loading;
     for (WorkerProcess& worker : workers_) {
       worker.look();
-      if (worker.ended()) throw base::RunError("while loading, " + describe_death(worker, run_folder(context_.experiment)));
+      if (worker.ended())
+        throw base::RunError("while loading, " +
+                             describe_death(worker, run_folder(context_.experiment)));
       if (worker.ready()) continue;
       loading += (loading.empty() ? "" : ", ") + worker.name();
       if (base::seconds_since(start) < limit_s) continue;
@@ -207,7 +209,8 @@ void Supervisor::look_at_workers(Progress& progress) {
     worker.look();
     if (!worker.ended()) continue;
     progress.clear();
-    std::fprintf(stderr, "sluice run: %s\n", describe_death(worker, run_folder(context_.experiment)).c_str());
+    std::fprintf(stderr, "sluice run: %s\n",
+                 describe_death(worker, run_folder(context_.experiment)).c_str());
   }
 }
 

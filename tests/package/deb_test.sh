@@ -95,8 +95,8 @@ fi
 # The pages, where a user of the package reads them.
 dpkg-deb -x "$main" "$work/tree"
 python3 "$source/tests/docs/check_links.py" --installed "$work/tree/usr/share/doc/sluice" >"$work/said" || fail "broken links"
-zcat "$work/tree/usr/share/doc/sluice/changelog.gz" | dpkg-parsechangelog -l- -S Version >"$work/said" 2>&1 &&
-  [[ $(cat "$work/said") == "$version" ]] || fail "the changelog is not Debian's, or of another version"
+zcat "$work/tree/usr/share/doc/sluice/changelog.gz" | dpkg-parsechangelog -l- -S Version >"$work/said" 2>&1 || true
+grep -qx "$version" "$work/said" || fail "the changelog is not Debian's, or of another version"
 if command -v lintian >/dev/null; then
   lintian --allow-root "${packages_made[@]}" >"$work/said" 2>&1 || fail "lintian finds errors"
 fi

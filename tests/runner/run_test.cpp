@@ -359,7 +359,7 @@ TEST_F(RunTest, AFullDiskTakesFilesAndNotTheTable) {
     std::filesystem::create_symlink("/dev/full", folder_.path() / "logs" / name);
   }
   EXPECT_EQ(process->wait(test::kProgramPatience), 1);
-  EXPECT_NE(read("stdout.txt").find("MODEL PRIO"), std::string::npos) << read("stdout.txt");
+  EXPECT_NE(read("stdout.txt").find("JOBS/s"), std::string::npos) << read("stdout.txt");
   for (const char* name : {"status.json", "results.json", "results.csv"}) {
     EXPECT_NE(read("stderr.txt").find(std::string(name) + ": cannot be written: No space left"),
               std::string::npos)
