@@ -219,6 +219,7 @@ def test_a_comparison_begins_with_the_table_and_hints_once(tmp_path, report):
     code, _, _ = report(tmp_path / "one", tmp_path / "two")
     page = (tmp_path / "one" / "report.html").read_text()
     assert code == 0 and page.index("<h2>Summary</h2>") < page.index("<h2>What was the slowest")
+    assert page.index("<h2>Distributions</h2>") < page.index("<h2>Timeline</h2>")
     assert page.count("Only a trace tells") == 0 and page.count("sluice run EXPERIMENT --trace") == 1
 
 
@@ -456,6 +457,19 @@ def test_the_timeline_is_around_the_job(tmp_path):
     assert first.x == (pytest.approx(-0.372), pytest.approx(1.4)) and second.x[0] == pytest.approx(1.4)
     assert first.opacity != second.opacity, "neighbours are told apart"
     assert rows["A: GPU"].colour == "red" and rows["B: GPU"].colour == "blue" and rows["B: jobs"].bars[0].opacity < 0.5
+
+
+def test_bars_that_are_one_say_how_many():
+    rows = timeline._Rows(0, (0, 10 * MS), 10.0)
+    short = [(at, at + 1000, f"kernel {at}") for at in range(0, 4000, 2000)]
+    rows.add("GPU", [[*short, (5 * MS, 6 * MS, "long")]], "red")
+    rows.add("nothing", [[]], "red")
+    (series,) = rows.series
+    assert [bar.text for bar in series.bars] == [
+        "2 short ones together, the first: kernel 0, 0.00 ms from 0.0000 ms",
+        "long, 0.10 ms from 0.5000 ms",
+    ]
+    assert [bar.x for bar in series.bars] == [(0, pytest.approx(0.0003)), (0.5, 0.6)] and rows.names == ["GPU"]
 
 
 def test_what_a_page_lacks_is_said(tmp_path, report):
