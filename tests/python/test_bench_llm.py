@@ -275,7 +275,8 @@ def test_a_page_and_a_table_are_written_anew(rows, tmp_path, capsys):
     assert cli.main(["--table", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert said == (tmp_path / "llm.md").read_text() and "| t | 70 % | MPS | default |" in said
-    assert "TPOT, t, 70 %" in (tmp_path / "llm.html").read_text()
+    page = (tmp_path / "llm.html").read_text()
+    assert "TPOT, t, 70 %" in page and page.index("<svg") < page.index("<h2>Next</h2>") < page.index("vllm serve MODEL")
 
 
 @pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="needs a build of Sluice")

@@ -215,7 +215,7 @@ def test_a_command_that_dies_before_it_is_set_is_the_reason():
         describe_end = staticmethod(lambda: "exited with 7: out of luck")
 
     found = Commands.__new__(Commands)
-    found._bare, found._load, found._worked, found._running = False, None, {CRITICAL}, {CRITICAL: Dead()}
+    vars(found).update(_bare=False, _load=None, _worked={CRITICAL}, _running={CRITICAL: Dead()})
     with pytest.raises(CellError, match="the critical command exited with 7: out of luck"):
         found._set(Gone(), Setting((CRITICAL,), bare=True))
 

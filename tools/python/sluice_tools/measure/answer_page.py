@@ -13,6 +13,8 @@ from sluice_tools.measure import table
 from sluice_tools.measure.plot import Axis, Chart, Point, Series, colour_of
 from sluice_tools.measure.summary import ALONE, Entry, Height, heights
 
+# What a reader of any page may do next.
+OWN_PROGRAMS = "your own two programs: `sluice compare -- CRITICAL COMMAND -- BEST-EFFORT COMMAND`"
 _STYLE = Path(__file__).with_name("answer_page.css")
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sluice_tools.measure.answer_page import Group, answer, group, next_steps, page, soft, tabular
+from sluice_tools.measure.answer_page import OWN_PROGRAMS, Group, answer, group, next_steps, page, soft, tabular
 from sluice_tools.report import figures, targets
 from sluice_tools.report.answer import HOW
 from sluice_tools.report.texts import percent
@@ -76,7 +76,7 @@ def _next(untraced: list) -> list[str]:
         if untraced
         else "every launch and kernel, to zoom into at ui.perfetto.dev: `sluice trace RUN -o run.json.gz`",
         "another value of the policy: `sluice sweep EXPERIMENT --model NAME --policy 'device:{100,200,400}us'`",
-        "your own two programs: `sluice compare -- CRITICAL COMMAND -- BEST-EFFORT COMMAND`",
+        OWN_PROGRAMS,
     ]
 
 

@@ -91,6 +91,10 @@ def _write_page(folder: Path, rows: Rows) -> None:
         [],
         both,
         notes=table.notes(both),
+        following=[
+            answer_page.OWN_PROGRAMS,
+            "a server that is never idle: `sluice exec --priority 1 --target 'step p99=25ms' -- vllm serve MODEL`",
+        ],
         closing=table.failures(rows.errors),
     )
     answer_page.write(folder / "llm.html", text)

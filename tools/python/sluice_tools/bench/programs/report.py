@@ -109,6 +109,7 @@ def _write_page(folder: Path, rows: Rows, results: list[Result], found: list[Ver
         [counted(found), *(verdict.text() for verdict in found)] if found else [],
         list(results),
         notes=table.notes(list(results)),
+        following=[answer_page.OWN_PROGRAMS],
         closing=table.failures(rows.errors),
     )
     answer_page.write(folder / "programs.html", text)
