@@ -193,7 +193,7 @@ setup_torch() {
 
 setup_reports() {
   has_listed report .venv/bin/python3 any ||
-    fetch_venv report .venv "the report tools" "860 MB on disk; one to two minutes" "'./x build' does without them"
+    fetch_venv report .venv "the report tools" "790 MB on disk; one to two minutes" "'./x build' does without them"
 }
 
 # setup_programs: TVM, into a folder of its own, because it imports torch at its start, which takes seconds, wherever it
