@@ -88,6 +88,14 @@ void Dispatcher::post(Message message) {
   host_->wake();
 }
 
+void Dispatcher::post_here(Message message) {
+  {
+    const std::lock_guard lock(mutex_);
+    messages_.push_back(std::move(message));
+  }
+  host_->wake_here();
+}
+
 void Dispatcher::post_and_wait(const Message& message) {
   std::promise<void> done;
   post([&] {
@@ -126,7 +134,7 @@ std::uint64_t Dispatcher::next_wake_ns() const {
 void Dispatcher::submit(std::shared_ptr<Model> model, Pending pending) {
   // std::function must be copyable.
   auto shared = std::make_shared<Pending>(std::move(pending));
-  post([this, model = std::move(model), shared] { accept(model, std::move(*shared)); });
+  post_here([this, model = std::move(model), shared] { accept(model, std::move(*shared)); });
 }
 
 void Dispatcher::cancel(std::uint64_t request) {
@@ -253,8 +261,9 @@ void Dispatcher::start(const scheduler::Step& step) {
     busy_ = true;
     announcer_.begin_busy(execution.requests.front().request.announced, now);
   }
-  host_->run(execution, step,
-             [this](const StepResult& result) { post([this, result] { step_ended(result); }); });
+  host_->run(execution, step, [this](const StepResult& result) {
+    post_here([this, result] { step_ended(result); });
+  });
 }
 
 void Dispatcher::step_ended(const StepResult& result) {

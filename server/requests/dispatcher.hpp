@@ -74,6 +74,8 @@ class Dispatcher {
   using Executions = std::map<std::uint64_t, std::unique_ptr<Execution>>;
 
   void post(Message message);
+  /// As post(), and may run a round: where the caller holds no lock that a round takes.
+  void post_here(Message message);
   /// Returns when a round has run it.
   void post_and_wait(const Message& message);
   [[nodiscard]] std::uint64_t round();

@@ -92,15 +92,25 @@ class Threads : public Host {
   void pause() override { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
 
   void start(Round round) override {
-    rounds_ = std::thread([this, round = std::move(round)] { loop(round); });
+    round_ = std::move(round);
+    thread_ = std::thread([this] { loop(); });
   }
 
   void wake() override {
-    {
-      const std::lock_guard lock(mutex_);
-      woken_ = true;
-    }
-    wake_.notify_one();
+    const std::lock_guard lock(mutex_);
+    woken_ = true;
+    // Whoever is in a round looks again after it.
+    if (!in_round_) changed_.notify_one();
+  }
+
+  void wake_here() override {
+    std::unique_lock lock(mutex_);
+    woken_ = true;
+    if (stop_ || in_round_) return;
+    // A few rounds only: this thread has work of its own.
+    constexpr int kMostRounds = 4;
+    for (int i = 0; i < kMostRounds && woken_ && !stop_; ++i) run_round(lock);
+    if (stop_ || woken_ || next_ns_ < waits_until_ns_) changed_.notify_one();
   }
 
   void run(Execution& execution, const scheduler::Step& step, Ended ended) override {
@@ -109,11 +119,10 @@ class Threads : public Host {
     Executor* const executor = idle_.back();
     idle_.pop_back();
     executor->run({&execution, step, [this, executor, ended = std::move(ended)](const auto& how) {
-                     {
-                       const std::lock_guard idle_lock(mutex_);
-                       idle_.push_back(executor);
-                     }
                      ended(how);
+                     // Not before: the next step would wait for the round that ended() may run.
+                     const std::lock_guard idle_lock(mutex_);
+                     idle_.push_back(executor);
                    }});
   }
 
@@ -122,36 +131,57 @@ class Threads : public Host {
       const std::lock_guard lock(mutex_);
       stop_ = true;
     }
-    wake_.notify_one();
-    if (rounds_.joinable()) rounds_.join();
+    changed_.notify_one();
+    if (thread_.joinable()) thread_.join();
     executors_.clear();
   }
 
  private:
-  void loop(const Round& round) {
+  /// For the rounds that no other thread runs.
+  void loop() {
     std::unique_lock lock(mutex_);
-    while (!stop_) {
-      woken_ = false;
-      lock.unlock();
-      const std::uint64_t next_ns = round();
-      lock.lock();
-      const auto ready = [this] { return stop_ || woken_; };
-      if (next_ns == scheduler::kNoDeadline) {
-        wake_.wait(lock, ready);
+    woken_ = true;
+    while (true) {
+      wait(lock);
+      if (stop_) return;
+      run_round(lock);
+    }
+  }
+
+  /// Returns when a round is due, or at the end, and no round runs.
+  void wait(std::unique_lock<std::mutex>& lock) {
+    while (in_round_ || !(stop_ || woken_ || next_ns_ <= now_ns())) {
+      waits_until_ns_ = in_round_ ? scheduler::kNoDeadline : next_ns_;
+      if (waits_until_ns_ == scheduler::kNoDeadline) {
+        changed_.wait(lock);
       } else {
-        const auto at = std::chrono::steady_clock::time_point(std::chrono::nanoseconds(next_ns));
-        wake_.wait_until(lock, at, ready);
+        const std::chrono::nanoseconds until(waits_until_ns_);
+        changed_.wait_until(lock, std::chrono::steady_clock::time_point(until));
       }
     }
   }
 
+  void run_round(std::unique_lock<std::mutex>& lock) {
+    woken_ = false;
+    in_round_ = true;
+    lock.unlock();
+    const std::uint64_t next_ns = round_();
+    lock.lock();
+    in_round_ = false;
+    next_ns_ = next_ns;
+  }
+
+  Round round_;
   std::mutex mutex_;  ///< Guards what follows.
-  std::condition_variable wake_;
+  std::condition_variable changed_;
   bool woken_ = false;
+  bool in_round_ = false;
   bool stop_ = false;
+  std::uint64_t next_ns_ = scheduler::kNoDeadline;         ///< When the next round is due.
+  std::uint64_t waits_until_ns_ = scheduler::kNoDeadline;  ///< thread_.
   std::list<Executor> executors_;
   std::vector<Executor*> idle_;
-  std::thread rounds_;
+  std::thread thread_;
 };
 
 }  // namespace

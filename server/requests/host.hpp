@@ -41,13 +41,17 @@ class Host {
   /// No two calls overlap.
   virtual void start(Round round) = 0;
   virtual void wake() = 0;
+  /// As wake(), and the round may run before this returns: nobody else has to wake up for it. The
+  /// caller holds no lock that a round takes.
+  virtual void wake_here() { wake(); }
   /// Runs a step of `execution`, which belongs to the host until it calls `ended`, from any thread.
   virtual void run(Execution& execution, const scheduler::Step& step, Ended ended) = 0;
   /// Returns when no round and no step runs. None begins any more.
   virtual void stop() = 0;
 };
 
-/// CLOCK_MONOTONIC, a thread for the rounds, and one for each step that runs at the same time.
+/// CLOCK_MONOTONIC, a thread for the rounds that no caller runs, and one for each step that runs at
+/// the same time.
 [[nodiscard]] std::unique_ptr<Host> threads();
 
 }  // namespace sluice::server
