@@ -1,9 +1,6 @@
 #include "server/api/infer_call.hpp"
 
-#include <grpcpp/alarm.h>
-
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
@@ -37,41 +34,6 @@ std::uint64_t deadline_ns(const grpc::ServerContextBase& context) {
   return base::monotonic_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(ns, 1));
 }
 
-/// Cancels a call that does not get on in time: while its message arrives, or while its response
-/// leaves.
-class TimeLimit {
- public:
-  TimeLimit() = default;
-  TimeLimit(const TimeLimit&) = delete;
-  TimeLimit& operator=(const TimeLimit&) = delete;
-  ~TimeLimit() { stop(); }
-
-  /// At most once.
-  void start(grpc::ServerContextBase& context, std::chrono::milliseconds limit) {
-    call_->context = &context;
-    alarm_.Set(std::chrono::system_clock::now() + limit, [call = call_](bool expired) {
-      const std::lock_guard lock(call->mutex);
-      if (expired && call->context != nullptr) call->context->TryCancel();
-    });
-  }
-  void stop() {
-    {
-      const std::lock_guard lock(call_->mutex);
-      call_->context = nullptr;
-    }
-    alarm_.Cancel();
-  }
-
- private:
-  /// Shared with the alarm, which may fire when the call is gone.
-  struct Call {
-    std::mutex mutex;
-    grpc::ServerContextBase* context = nullptr;
-  };
-  std::shared_ptr<Call> call_ = std::make_shared<Call>();
-  grpc::Alarm alarm_;
-};
-
 /// A slow reader gets a second for each 64 KiB, as over HTTP.
 std::chrono::milliseconds write_limit(std::chrono::milliseconds least, std::size_t bytes) {
   return least + std::chrono::milliseconds(bytes * 1000 / (64 << 10));
@@ -81,13 +43,15 @@ std::chrono::milliseconds write_limit(std::chrono::milliseconds least, std::size
 class InferCall final : public grpc::ServerGenericBidiReactor {
  public:
   InferCall(Service& service, grpc::GenericCallbackServerContext& context, const CallLimits& limits,
-            Activity& activity)
+            TimeLimits& time_limits, Activity& activity)
       : active_(activity),
         service_(service),
         context_(context),
         limits_(limits),
         trace_(next_traceparent(header(context, "traceparent"))),
-        announcement_(service, header(context, kModelHeader), 0) {
+        announcement_(service, header(context, kModelHeader), 0),
+        reading_(time_limits),
+        writing_(time_limits) {
     if (!trace_.empty()) context.AddTrailingMetadata("traceparent", trace_);
     reading_.start(context, limits.read);
     StartRead(&message_);
@@ -143,8 +107,8 @@ class InferCall final : public grpc::ServerGenericBidiReactor {
   Announcement announcement_;
   grpc::ByteBuffer message_;
   CancelOnce cancel_;
-  TimeLimit reading_;
-  TimeLimit writing_;
+  TimeLimits::Limit reading_;
+  TimeLimits::Limit writing_;
 };
 
 class Refused final : public grpc::ServerGenericBidiReactor {
@@ -167,7 +131,7 @@ grpc::ServerGenericBidiReactor* GenericCalls::CreateReactor(
     if (context->method() == kModelInfer) service_.refused("", with_reason(status, "token"));
     return new Refused(to_grpc(status, *context));
   }
-  return new InferCall(service_, *context, limits_, activity_);
+  return new InferCall(service_, *context, limits_, time_limits_, activity_);
 }
 
 }  // namespace sluice::server::api

@@ -5,6 +5,7 @@
 
 #include "server/api/access.hpp"
 #include "server/api/activity.hpp"
+#include "server/api/time_limits.hpp"
 #include "server/service/service.hpp"
 
 namespace sluice::server::api {
@@ -30,6 +31,7 @@ class GenericCalls final : public grpc::CallbackGenericService {
  private:
   Service& service_;
   CallLimits limits_;
+  TimeLimits time_limits_;
   const Access& access_;
   Activity& activity_;
 };
