@@ -1,5 +1,6 @@
 #include "server/api/grpc_server.hpp"
 
+#include <absl/synchronization/mutex.h>
 #include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
@@ -75,6 +76,12 @@ void silence_libraries() {
   google::protobuf::SetLogHandler(nullptr);
 }
 
+/// Debian builds Abseil without NDEBUG, and then each of gRPC's locks is looked up in a graph of
+/// all locks, which finds deadlocks.
+void switch_off_lock_graph() {
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+}
+
 /// The published calls under their published name: clients call /ColServe/..., because the
 /// published proto file has no package. Each call goes to `calls`, which must live longer.
 class PublishedColserve final : public ::ColServe::CallbackService {
@@ -131,6 +138,7 @@ struct GrpcServer::Parts {
 GrpcServer::GrpcServer(Service& service, const Options& options)
     : parts_(std::make_unique<Parts>(service, options)) {
   silence_libraries();
+  switch_off_lock_graph();
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   const std::string address = resolve_address(options.address, "grpc");
