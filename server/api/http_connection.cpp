@@ -38,6 +38,7 @@ constexpr std::size_t kMostUnparsed = 128 << 10;
 /// long. If the socket were closed at once, the client would be reset and could lose the response.
 constexpr milliseconds kLinger{1000};
 constexpr milliseconds kMostLinger{300'000};
+constexpr auto kNever = steady_clock::time_point::max();
 
 /// What a slow client gets for so many bytes, to send or to read them: a second for each 64 KiB.
 milliseconds time_for(std::size_t bytes) { return milliseconds(bytes * 1000 / (64 << 10)); }
@@ -61,7 +62,7 @@ std::string_view reason_of(unsigned status) {
   }
 }
 
-/// One connection. Everything but done callbacks runs on its strand.
+/// One connection. Everything but done callbacks runs in the thread of its socket.
 class Connection final : public OpenConnection, public std::enable_shared_from_this<Connection> {
  public:
   Connection(Stream::Socket socket, asio::ssl::context* tls, HttpConnections& all,
@@ -390,7 +391,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
 
   void close() {
     state_ = State::kClosed;
-    stop_timer();
+    end_timer();
     release_reserved();
     // Forgets an announcement, unless the service has the request.
     call_.reset();
@@ -404,13 +405,32 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
 
   void set_timer(milliseconds limit) {
     timed_out_ = false;
-    timer_.expires_after(limit);
+    due_ = steady_clock::now() + limit;
+    // Most limits are never reached. A timer that fires too early costs less than one for each.
+    if (due_ < fires_) arm_timer();
+  }
+
+  void stop_timer() { due_ = kNever; }
+
+  void arm_timer() {
+    fires_ = due_;
+    timer_.expires_at(fires_);
     timer_.async_wait([self = shared_from_this(), round = ++timer_round_](error_code error) {
-      if (!error && round == self->timer_round_) self->on_timer();
+      if (!error && round == self->timer_round_) self->on_fired();
     });
   }
 
-  void stop_timer() {
+  void on_fired() {
+    fires_ = kNever;
+    if (due_ == kNever) return;
+    if (steady_clock::now() < due_) return arm_timer();
+    due_ = kNever;
+    on_timer();
+  }
+
+  /// Nothing keeps the connection then.
+  void end_timer() {
+    due_ = kNever;
     ++timer_round_;
     timer_.cancel();
   }
@@ -430,6 +450,8 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   Stream stream_;
   asio::steady_timer timer_;
   std::uint64_t timer_round_ = 0;
+  steady_clock::time_point due_ = kNever;    ///< The deadline.
+  steady_clock::time_point fires_ = kNever;  ///< timer_: not later than due_.
   State state_ = State::kIdle;
   bool timed_out_ = false;
   bool last_ = false;   ///< No request follows the current one.

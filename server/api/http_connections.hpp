@@ -28,7 +28,7 @@ struct HttpOptions {
   /// A connection that has waited for so long makes way for a new one. A client between two
   /// requests is not cut: it could not know whether its next request has arrived.
   std::chrono::milliseconds spare_after{5000};
-  std::size_t threads = 2;
+  std::size_t threads = 4;  ///< Each serves its share of the connections.
   /// For the headers of a request, and for a body or a response that makes no progress.
   std::chrono::milliseconds progress_timeout{30'000};
   /// For a whole body. A client that sends gets a second more for each 64 KiB that has arrived, so

@@ -10,13 +10,12 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/strand.hpp>
+#include <deque>
 #include <future>
 #include <mutex>
 #include <optional>
 #include <thread>
 #include <variant>
-#include <vector>
 
 #include "base/error.hpp"
 #include "server/api/address.hpp"
@@ -45,6 +44,31 @@ void turn_away(Stream::Socket& socket) {
   throw base::RunError("cannot listen on " + where + " for HTTP: " + why);
 }
 
+/// A thread and the connections that it serves. Threads that shared them would wake each other for
+/// each request.
+class Loop {
+ public:
+  Loop() = default;
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+  ~Loop() { work_.reset(); }
+
+  [[nodiscard]] asio::io_context& io() { return io_; }
+  [[nodiscard]] asio::io_context::executor_type executor() { return io_.get_executor(); }
+  /// Returns when all of its connections have ended.
+  void end() {
+    work_.reset();
+    thread_.join();
+  }
+
+ private:
+  asio::io_context io_{1};  // One thread runs it.
+  /// Takes the descriptors of the loop now: when a connection comes, there may be none.
+  asio::steady_timer unused_{io_};
+  asio::executor_work_guard<asio::io_context::executor_type> work_{io_.get_executor()};
+  std::jthread thread_{[this] { io_.run(); }};
+};
+
 /// Takes connections at one address, TCP or unix.
 class Listener {
   using Tcp = tcp::acceptor;
@@ -60,13 +84,13 @@ class Listener {
   using Taken = std::function<void(error_code, Stream::Socket)>;
 
   Listener(asio::io_context& io, const HttpServer::Options& options)
-      : io_(io), address_(resolve_address(options.address, "http")) {
+      : address_(resolve_address(options.address, "http")) {
     if (is_unix(address_)) {
       const auto path = address_.substr(std::string_view(kUnixPrefix).size());
-      open(acceptor_.emplace<Unix>(asio::make_strand(io)), path, options.port);
+      open(acceptor_.emplace<Unix>(io), path, options.port);
     } else {
       const tcp::endpoint endpoint(asio::ip::make_address(address_), options.port);
-      open(acceptor_.emplace<Tcp>(asio::make_strand(io)), endpoint, options.port);
+      open(acceptor_.emplace<Tcp>(io), endpoint, options.port);
     }
   }
   Listener(const Listener&) = delete;
@@ -85,21 +109,23 @@ class Listener {
   [[nodiscard]] bool is_open() {
     return with([](auto& acceptor) { return acceptor.is_open(); });
   }
-  void take(Taken taken) {
+  /// loop: serves the connection.
+  void take(Loop& loop, Taken taken) {
     with([&](auto& acceptor) {
-      acceptor.async_accept(asio::make_strand(io_),
+      acceptor.async_accept(loop.executor(),
                             [taken = std::move(taken)](error_code error, auto socket) {
                               taken(error, Stream::Socket(std::move(socket)));
                             });
     });
   }
-  /// Takes the connections that wait, which the kernel would reset, and ends. On executor().
-  void close(const std::function<void(Stream::Socket)>& taken) {
+  /// Takes the connections that wait, which the kernel would reset, and ends. On executor(). loop:
+  /// serves them.
+  void close(Loop& loop, const std::function<void(Stream::Socket)>& taken) {
     with([&](auto& acceptor) {
       error_code error;
       acceptor.non_blocking(true, error);
       while (!error) {
-        auto socket = acceptor.accept(asio::make_strand(io_), error);
+        auto socket = acceptor.accept(loop.executor(), error);
         if (!error) taken(Stream::Socket(std::move(socket)));
       }
       acceptor.close(error);
@@ -119,7 +145,6 @@ class Listener {
     if (error) cannot_listen(endpoint_text(address_, port), error.message());
   }
 
-  asio::io_context& io_;
   const std::string address_;
   std::variant<std::monostate, Tcp, Unix> acceptor_;
 };
@@ -144,16 +169,14 @@ std::optional<asio::ssl::context> tls_context(const Tls& tls) {
 class HttpServer::Parts {
  public:
   Parts(Service& service, const Options& options)
-      : options_(options),
+      : loops_(std::max<std::size_t>(options.threads, 1)),
+        options_(options),
         tls_(tls_context(options.tls)),
         connections_(options),
         api_(service, workers_, options.max_request_bytes, options.access),
-        listener_(io_, options),
+        listener_(loops_.front().io(), options),
         retry_(listener_.executor()) {
-    accept();
-    for (std::size_t i = 0; i < std::max<std::size_t>(options.threads, 1); ++i) {
-      threads_.emplace_back([this] { io_.run(); });
-    }
+    asio::post(listener_.executor(), [this] { accept(); });
   }
 
   [[nodiscard]] int port() const { return port_; }
@@ -179,8 +202,7 @@ class HttpServer::Parts {
       end_all(false);
       if (!connections_.wait_for_none(grace)) end_all(true);
       connections_.wait_for_none(std::nullopt);
-      work_.reset();
-      threads_.clear();
+      for (Loop& loop : loops_) loop.end();
     });
   }
 
@@ -193,7 +215,8 @@ class HttpServer::Parts {
     std::promise<void> closed;
     asio::post(listener_.executor(), [&] {
       if (listener_.is_open())
-        listener_.close([this](Stream::Socket socket) { serve(std::move(socket)); });
+        listener_.close(loops_.front(),
+                        [this](Stream::Socket socket) { serve(std::move(socket)); });
       retry_.cancel();
       closed.set_value();
     });
@@ -213,7 +236,8 @@ class HttpServer::Parts {
   }
 
   void accept() {
-    listener_.take([this](error_code error, Stream::Socket socket) {
+    Loop& loop = loops_[next_++ % loops_.size()];
+    listener_.take(loop, [this](error_code error, Stream::Socket socket) {
       if (!listener_.is_open()) {
         if (!error) serve(std::move(socket));
         return;
@@ -234,18 +258,17 @@ class HttpServer::Parts {
     });
   }
 
-  asio::io_context io_;
+  std::deque<Loop> loops_;  ///< The first one also takes the connections.
+  std::size_t next_ = 0;    ///< The loop of the next connection.
   const Options options_;
   std::optional<asio::ssl::context> tls_;
   HttpConnections connections_;
   Workers workers_;
   HttpApi api_;
-  asio::executor_work_guard<asio::io_context::executor_type> work_{io_.get_executor()};
   Listener listener_;
   const int port_ = listener_.port();
   asio::steady_timer retry_;
   std::once_flag stopped_;
-  std::vector<std::jthread> threads_;
 };
 
 HttpServer::HttpServer(Service& service, const Options& options)

@@ -191,6 +191,22 @@ TEST_F(HttpServerTest, ABusyClientKeepsItsConnection) {
   }
 }
 
+// Prevents: the limit of an earlier request, whose timer still runs, ends a connection that is in
+// use.
+TEST_F(HttpServerTest, ALimitBeginsAgainWithEachRequest) {
+  HttpServer::Options options;
+  options.idle_timeout = options.progress_timeout = 1500ms;
+  restart(options);
+  auto client = connect();
+  for (int i = 0; i < 8; ++i) {
+    client.send(http_request("GET", "/v2"));
+    const auto reply = client.reply();
+    ASSERT_TRUE(reply) << i;
+    std::this_thread::sleep_for(300ms);
+  }
+  EXPECT_TRUE(client.closed(10s)) << "idle for longer than the limit";
+}
+
 // Prevents: clients that never end their headers, or only read their refusal, keep others out.
 TEST_F(HttpServerTest, AConnectionWithoutAWholeHeadMakesWay) {
   HttpServer::Options options;
