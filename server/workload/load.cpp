@@ -108,7 +108,8 @@ class Load {
     State& state = states_[worker];
     while (!over_ && state.loops < wanted(state)) {
       ++state.loops;
-      begin_next(worker);
+      // The time may end while so many are started.
+      if (!begin_next(worker)) return;
     }
   }
 
@@ -116,13 +117,15 @@ class Load {
     return closed(state)->outstanding.at(static_cast<double>(now()) / kNsPerS);
   }
 
-  void begin_next(std::uint32_t worker) {
+  /// Sends the next request of a closed loop. False: the loop has ended.
+  bool begin_next(std::uint32_t worker) {
     const std::uint64_t due_ns = now() + options_.announce_ns.value_or(0);
     if (over_ || due_ns >= end_ns_) {
       --states_[worker].loops;
-      return;
+      return false;
     }
     start(worker, due_ns);
+    return true;
   }
 
   void schedule_arrival(std::uint32_t worker) {
@@ -217,7 +220,7 @@ class Load {
     }
     auto pause_ns = static_cast<std::uint64_t>(closed(state)->interval_ms * 1e6);
     if (code != Code::kOk) pause_ns = std::max(pause_ns, kAfterErrorNs);
-    if (pause_ns == 0) return begin_next(worker);
+    if (pause_ns == 0) return static_cast<void>(begin_next(worker));
     add({now() + pause_ns, Timer::Kind::kNext, worker, 0});
   }
 
@@ -255,7 +258,7 @@ class Load {
       case Timer::Kind::kArrival:
         return arrive(timer.worker, timer.id);
       case Timer::Kind::kNext:
-        return begin_next(timer.worker);
+        return static_cast<void>(begin_next(timer.worker));
       case Timer::Kind::kChange:
         return fill(timer.worker);
       case Timer::Kind::kBody:

@@ -148,6 +148,15 @@ TEST(Load, ClosedLoopKeepsItsNumberOutstanding) {
   EXPECT_EQ(result.ended, Ended::kDone);
 }
 
+// Prevents: a client that never ends, because its time was over before all of its first requests
+// had left.
+TEST(Load, TheTimeMayEndWhileTheFirstRequestsAreSent) {
+  FakeClient client(0);
+  client.slow_start_ms = 20;
+  const LoadResult result = run(client, {closed_loop(1000)}, {.duration_s = 0.05});
+  EXPECT_LT(result.records.size(), 10U);
+}
+
 TEST(Load, RunEndsAtItsTimeAndWaitsForAnswers) {
   FakeClient client(50);
   const LoadResult result = run(client, {closed_loop(2)}, {.duration_s = 0.12});
