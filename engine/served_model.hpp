@@ -44,6 +44,9 @@ class ServedModel {
   [[nodiscard]] virtual std::string describe() const = 0;
   [[nodiscard]] virtual const std::vector<TensorSpec>& inputs() const = 0;
   [[nodiscard]] virtual const std::vector<TensorSpec>& outputs() const = 0;
+  /// Whether the tensors of the model have a batch dimension. Else begin() and Batch::outputs()
+  /// have a first dimension of 1 in front of each shape, and a batch is one item.
+  [[nodiscard]] virtual bool batched() const { return true; }
   /// The blocks of a batch; 1: only whole.
   [[nodiscard]] virtual std::size_t blocks() const = 0;
 

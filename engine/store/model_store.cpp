@@ -15,6 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+constexpr std::string_view kImported = "imported";
+
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
@@ -22,6 +24,18 @@ std::string environment(const char* name) {
 
 std::string command_line(const std::vector<std::string>& args) {
   return fmt::format("sluice {}", fmt::join(args, " "));
+}
+
+/// The tensors that an import has written.
+std::vector<TensorSpec> read_specs(const json& tensors) {
+  std::vector<TensorSpec> specs;
+  for (const json& tensor : tensors) {
+    const auto type = tensor.at("datatype").get<std::string>();
+    const auto known = parse_data_type(type);
+    if (!known) throw json::other_error::create(501, "unknown datatype " + type, &tensor);
+    specs.push_back({tensor.at("name"), *known, tensor.at("shape")});
+  }
+  return specs;
 }
 
 /// One search in the store. Every error names the command that solves it.
@@ -53,8 +67,16 @@ class Search {
     found.format = model_.backend;
     const json variant = matching(description.at("variants"), found.task);
     found.file = folder / variant.at("file").get<std::string>();
-    found.input = variant.at("input").get<std::vector<std::int64_t>>();
     found.dtype = variant.value("dtype", "float32");
+    if (found.task == kImported) {
+      found.inputs = read_specs(variant.at("inputs"));
+      found.outputs = read_specs(variant.at("outputs"));
+      found.batched = variant.at("batch") != 0;
+      found.vision = variant.contains("operators");
+    } else {
+      found.vision = found.task == "detection";
+      found.input = variant.at("input").get<std::vector<std::int64_t>>();
+    }
     check(found);
     return found;
   }
@@ -84,7 +106,8 @@ class Search {
     const std::string device = variant.at("device").get<std::string>();
     const std::string arch = variant.value("gpu_arch", "");
     const bool right_arch = !target_.cuda || target_.gpu_arch.empty() || arch == target_.gpu_arch;
-    const int batch = variant.at("batch").get<int>();
+    // Without a batch dimension, each request runs alone.
+    const int batch = std::max(variant.at("batch").get<int>(), 1);
     if (device == device_name() && right_arch && batch == model_.batch_size) return true;
     others_.insert(
         fmt::format("{} batch {}", device == "cpu" || arch.empty() ? device : arch, batch));

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "engine/model_spec.hpp"
+#include "engine/tensor.hpp"
 
 namespace sluice::engine {
 
@@ -31,10 +32,15 @@ struct TorchTarget {
 struct StoredModel {
   std::string file;  ///< The path.
   std::string format;
-  std::string task;                 ///< classification, detection, segmentation or text.
+  std::string task;                 ///< classification, detection, segmentation, text or imported.
   std::vector<std::int64_t> input;  ///< Shape of one item of a batch; 0: any size.
   std::string dtype;
   std::string torch_version;  ///< The torch that exported the model.
+  /// Of an imported model (task "imported"), whose tensors have names. Else empty.
+  std::vector<TensorSpec> inputs{};
+  std::vector<TensorSpec> outputs{};
+  bool vision = false;  ///< It has operators of torchvision.
+  bool batched = true;  ///< False: an imported model whose tensors have no batch dimension.
 };
 
 /// The store lacks a model that an experiment needs, and an export would create it.

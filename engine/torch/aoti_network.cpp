@@ -25,11 +25,11 @@ std::set<std::string> loaded_libraries() {
 
 class CompiledNetwork : public Network {
  public:
-  CompiledNetwork(const StoredModel& model, at::Tensor batch)
+  CompiledNetwork(const StoredModel& model, const std::vector<at::Tensor>& inputs)
       : before_(loaded_libraries()),
         loader_(model.file, "model", /*run_single_threaded=*/true, /*num_runners=*/1,
-                batch.device().index()),
-        inputs_{std::move(batch)} {}
+                inputs.at(0).device().index()),
+        inputs_(inputs) {}
 
   c10::IValue run() override {
     auto outputs = loader_.run(inputs_);
@@ -60,8 +60,9 @@ class CompiledNetwork : public Network {
 
 }  // namespace
 
-std::unique_ptr<Network> load_compiled(const StoredModel& model, const at::Tensor& batch) {
-  return std::make_unique<CompiledNetwork>(model, batch);
+std::unique_ptr<Network> load_compiled(const StoredModel& model,
+                                       const std::vector<at::Tensor>& inputs) {
+  return std::make_unique<CompiledNetwork>(model, inputs);
 }
 
 }  // namespace sluice::engine

@@ -75,24 +75,31 @@ void flatten_into(const c10::IValue& value, const std::string& key,
 
 }  // namespace
 
-TensorSpec input_spec(const StoredModel& model) {
+Specs input_specs(const StoredModel& model) {
+  if (!model.inputs.empty()) return model.inputs;
   TensorSpec spec{"INPUT__0", input_type(model), model.input};
   for (std::int64_t& side : spec.shape) side = side == 0 ? -1 : side;
-  return spec;
+  return {spec};
 }
 
-std::size_t count_items(const TensorSpec& spec, std::span<const std::vector<Tensor>> requests,
+std::size_t count_items(const Specs& specs, std::span<const std::vector<Tensor>> requests,
                         std::size_t max_items) {
   std::uint64_t items = 0;
   for (const std::vector<Tensor>& inputs : requests) {
-    if (inputs.size() != 1) {
-      throw base::RunError(fmt::format("the model takes one input, not {}", inputs.size()));
+    if (inputs.size() != specs.size()) {
+      throw base::RunError(
+          fmt::format("the model takes {} inputs, not {}", specs.size(), inputs.size()));
     }
-    check(spec, inputs[0]);
-    // Rows of different sizes cannot be in one tensor.
-    if (!std::ranges::equal(std::span(inputs[0].shape).subspan(1),
-                            std::span(requests[0][0].shape).subspan(1))) {
-      throw base::RunError("the requests of a batch have inputs of different shapes");
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      check(specs[i], inputs[i]);
+      if (inputs[i].shape[0] != inputs[0].shape[0]) {
+        throw base::RunError("the inputs of a request have different numbers of items");
+      }
+      // Rows of different sizes cannot be in one tensor.
+      if (!std::ranges::equal(std::span(inputs[i].shape).subspan(1),
+                              std::span(requests[0][i].shape).subspan(1))) {
+        throw base::RunError("the requests of a batch have inputs of different shapes");
+      }
     }
     items += static_cast<std::uint64_t>(inputs[0].shape[0]);
     if (inputs[0].shape[0] < 1 || items > max_items) {
@@ -103,26 +110,39 @@ std::size_t count_items(const TensorSpec& spec, std::span<const std::vector<Tens
   return items;
 }
 
-at::Tensor pack(const TensorSpec& spec, std::span<const std::vector<Tensor>> requests,
-                std::size_t rows) {
-  std::vector<std::int64_t> shape = requests[0][0].shape;
-  shape[0] = static_cast<std::int64_t>(rows);
-  at::Tensor batch = at::empty(shape, at::TensorOptions().dtype(to_torch(spec.type)));
-  auto* to = static_cast<std::byte*>(batch.mutable_data_ptr());
-  const auto* end = to + batch.nbytes();
-  for (const std::vector<Tensor>& inputs : requests) {
-    to = std::ranges::copy(inputs[0].data, to).out;
+Tensors pack(const Specs& specs, std::span<const std::vector<Tensor>> requests, std::size_t rows) {
+  Tensors packed;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    std::vector<std::int64_t> shape = requests[0][i].shape;
+    shape[0] = static_cast<std::int64_t>(rows);
+    packed.push_back(at::empty(shape, at::TensorOptions().dtype(to_torch(specs[i].type))));
+    auto* to = static_cast<std::byte*>(packed.back().mutable_data_ptr());
+    const auto* end = to + packed.back().nbytes();
+    for (const std::vector<Tensor>& inputs : requests) {
+      to = std::ranges::copy(inputs[i].data, to).out;
+    }
+    // What an earlier batch left in this memory must not reach the model.
+    std::memset(to, 0, static_cast<std::size_t>(end - to));
   }
-  // What an earlier batch left in this memory must not reach the model.
-  std::memset(to, 0, static_cast<std::size_t>(end - to));
-  return batch;
+  return packed;
 }
 
-at::Tensor zero_batch(const TensorSpec& spec, std::size_t rows, const c10::Device& device) {
+Tensors zero_batch(const Specs& specs, std::size_t rows, const c10::Device& device) {
   constexpr std::int64_t kAnySide = 64;
-  std::vector<std::int64_t> shape{static_cast<std::int64_t>(rows)};
-  for (const std::int64_t side : spec.shape) shape.push_back(side < 0 ? kAnySide : side);
-  return at::zeros(shape, at::TensorOptions().dtype(to_torch(spec.type)).device(device));
+  Tensors zeros;
+  for (const TensorSpec& spec : specs) {
+    std::vector<std::int64_t> shape{static_cast<std::int64_t>(rows)};
+    for (const std::int64_t side : spec.shape) shape.push_back(side < 0 ? kAnySide : side);
+    zeros.push_back(
+        at::zeros(shape, at::TensorOptions().dtype(to_torch(spec.type)).device(device)));
+  }
+  return zeros;
+}
+
+Tensors without_batch(const Tensors& batch) {
+  Tensors items;
+  for (const at::Tensor& tensor : batch) items.push_back(tensor.squeeze(0));
+  return items;
 }
 
 std::vector<std::size_t> batch_sizes(std::size_t max_batch) {

@@ -12,24 +12,30 @@
 /// Tensors of requests as LibTorch's, and back.
 namespace sluice::engine {
 
-/// The input of a stored model. Models have no names for their tensors, so the names are those that
-/// Triton's PyTorch backend uses: INPUT__0, OUTPUT__0, OUTPUT__1 ... Throws base::RunError if the
-/// type cannot be served.
-[[nodiscard]] TensorSpec input_spec(const StoredModel& model);
+using Specs = std::vector<TensorSpec>;
+/// One tensor for each spec.
+using Tensors = std::vector<at::Tensor>;
 
-/// The number of items of all requests. Throws base::RunError if a tensor does not match `spec`, or
-/// if there are no items or more than `max_items`.
-[[nodiscard]] std::size_t count_items(const TensorSpec& spec,
+/// The inputs of a stored model. An exported model has one and no name for it, so it has the name
+/// that Triton's PyTorch backend uses: INPUT__0. Throws base::RunError if the type cannot be
+/// served.
+[[nodiscard]] Specs input_specs(const StoredModel& model);
+
+/// The number of items of all requests. Throws base::RunError if the tensors do not match `specs`,
+/// or if there are no items or more than `max_items`.
+[[nodiscard]] std::size_t count_items(const Specs& specs,
                                       std::span<const std::vector<Tensor>> requests,
                                       std::size_t max_items);
 
-/// The items of all requests as one tensor on the CPU with `rows` rows; zeros follow the last item.
-[[nodiscard]] at::Tensor pack(const TensorSpec& spec, std::span<const std::vector<Tensor>> requests,
-                              std::size_t rows);
+/// The items of all requests as tensors on the CPU with `rows` rows; zeros follow the last item.
+[[nodiscard]] Tensors pack(const Specs& specs, std::span<const std::vector<Tensor>> requests,
+                           std::size_t rows);
 
 /// `rows` items of zeros; sides that may have any size are small.
-[[nodiscard]] at::Tensor zero_batch(const TensorSpec& spec, std::size_t rows,
-                                    const c10::Device& device);
+[[nodiscard]] Tensors zero_batch(const Specs& specs, std::size_t rows, const c10::Device& device);
+
+/// The tensors of the one item, for a model without a batch dimension.
+[[nodiscard]] Tensors without_batch(const Tensors& batch);
 
 /// The captured batch sizes: 1, 2, 4 ... and `max_batch`.
 [[nodiscard]] std::vector<std::size_t> batch_sizes(std::size_t max_batch);

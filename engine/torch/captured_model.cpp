@@ -34,7 +34,7 @@ std::vector<at::Tensor> memory_of(const torch::jit::Stack& stack) {
 /// The graphs of one batch size. They work on fixed memory: what enters a block is where the block
 /// before left it.
 struct Capture {
-  at::Tensor input;
+  Tensors inputs;
   std::vector<Graph> blocks;
   /// For each block, the memory of what enters it. Holding it keeps it apart from the workspace
   /// that all graphs share.
@@ -47,7 +47,7 @@ class CapturedModel : public TorchModel {
   CapturedModel(ModelParts parts, std::shared_ptr<GraphWorkspace> workspace)
       : TorchModel(std::move(parts)),
         workspace_(std::move(workspace)),
-        staging_(pinned_pool(inputs()[0], this->parts().max_batch)) {
+        staging_(pinned_pool(inputs(), this->parts().max_batch)) {
     for (const std::size_t size : this->parts().sizes) captures_.emplace(size, capture(size));
   }
 
@@ -74,8 +74,8 @@ Capture CapturedModel::capture(std::size_t rows) const {
   for (int i = 0; i < kWarmUps; ++i) static_cast<void>(run_on_zeros(rows));
   workspace_->stream().wait();
   Capture made;
-  made.input = zero_batch(inputs()[0], rows, parts().device);
-  torch::jit::Stack stack = parts().arguments(made.input);
+  made.inputs = zero_batch(inputs(), rows, parts().device);
+  torch::jit::Stack stack = arguments(made.inputs);
   for (const Step& step : parts().steps) {
     made.state.push_back(memory_of(stack));
     StreamCapture block(workspace_->pool());
@@ -90,13 +90,13 @@ Capture CapturedModel::capture(std::size_t rows) const {
 /// runs.
 class CapturedBatch : public Batch {
  public:
-  CapturedBatch(const CapturedModel& model, const Capture& capture, const at::Tensor& input,
+  CapturedBatch(const CapturedModel& model, const Capture& capture, const Tensors& inputs,
                 std::size_t items)
       : stream_(model.parts().stream),
         model_(model),
         capture_(capture),
         items_(items),
-        state_(memory_of({input})) {
+        state_(memory_of({inputs.begin(), inputs.end()})) {
     event_.record(stream_->get());
   }
   ~CapturedBatch() override {
@@ -159,12 +159,11 @@ class CapturedBatch : public Batch {
 };
 
 std::unique_ptr<Batch> CapturedModel::begin(std::span<const std::vector<Tensor>> requests) {
-  const TensorSpec& spec = inputs()[0];
-  const std::size_t items = count_items(spec, requests, parts().max_batch);
+  const std::size_t items = count_items(inputs(), requests, parts().max_batch);
   const std::size_t rows = rows_for(items);
   return run([&] {
-    const at::Tensor input = pack_on_gpu(spec, requests, rows, parts().device);
-    return std::make_unique<CapturedBatch>(*this, capture_of(rows), input, items);
+    const Tensors packed = pack_on_gpu(inputs(), requests, rows, parts().device);
+    return std::make_unique<CapturedBatch>(*this, capture_of(rows), packed, items);
   });
 }
 

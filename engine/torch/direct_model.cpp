@@ -64,12 +64,12 @@ class DirectBatch : public Batch {
 };
 
 std::unique_ptr<Batch> DirectModel::begin(std::span<const std::vector<Tensor>> requests) {
-  const TensorSpec& spec = inputs()[0];
-  const std::size_t items = count_items(spec, requests, parts().max_batch);
+  const std::size_t items = count_items(inputs(), requests, parts().max_batch);
   const std::size_t rows = rows_for(items);
   return run([&] {
-    const at::Tensor batch = pack(spec, requests, rows).to(parts().device);
-    return std::make_unique<DirectBatch>(*this, parts().arguments(batch), rows, items);
+    Tensors batch = pack(inputs(), requests, rows);
+    for (at::Tensor& tensor : batch) tensor = tensor.to(parts().device);
+    return std::make_unique<DirectBatch>(*this, arguments(batch), rows, items);
   });
 }
 

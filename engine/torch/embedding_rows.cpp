@@ -64,8 +64,9 @@ class Elements {
 
 }  // namespace
 
-std::optional<std::int64_t> embedding_rows(const torch::jit::Graph& graph) {
-  Elements elements(graph.inputs()[1]);
+std::optional<std::int64_t> embedding_rows(const torch::jit::Graph& graph,
+                                           const torch::jit::Value& input) {
+  Elements elements(&input);
   elements.follow(*graph.block());
   return elements.rows();
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "engine/torch/captured_model.hpp"
@@ -21,7 +22,7 @@ c10::Device torch_device(const std::optional<int>& gpu) {
 }
 
 std::shared_ptr<ScriptGraph> load_graph(const StoredModel& stored, const c10::Device& device) {
-  if (stored.task == "detection") load_detection_operators();
+  if (stored.vision) load_detection_operators();
   return std::make_shared<ScriptGraph>(stored.file, device);
 }
 
@@ -44,9 +45,12 @@ ModelParts script_parts(std::shared_ptr<const ScriptGraph> graph, const StoredMo
                         const c10::Device& device, const ServeOptions& options) {
   ModelParts parts{.stored = stored, .device = device, .max_batch = options.max_batch};
   if (device.is_cuda()) parts.sizes = batch_sizes(options.max_batch);
-  if (stored.task == "text") parts.id_end = graph->id_end();
+  parts.inputs = input_specs(stored);
+  for (std::size_t i = 0; i < parts.inputs.size() && i < graph->id_ends().size(); ++i) {
+    if (parts.inputs[i].type == DataType::kInt64) parts.inputs[i].id_end = graph->id_ends()[i];
+  }
   parts.steps = graph->blocks(options.cuts);
-  parts.arguments = [graph = std::move(graph)](const at::Tensor& batch) {
+  parts.arguments = [graph = std::move(graph)](const Tensors& batch) {
     return graph->arguments(batch);
   };
   return parts;
@@ -59,14 +63,18 @@ ModelParts compiled_parts(const StoredModel& stored, const c10::Device& device,
   }
   ModelParts parts{.stored = stored, .device = device, .max_batch = options.max_batch};
   parts.sizes = {options.max_batch};
-  // The network works on a tensor of its own.
-  const at::Tensor own = zero_batch(input_spec(stored), options.max_batch, device);
+  parts.inputs = input_specs(stored);
+  // The network works on tensors of its own.
+  Tensors own = zero_batch(parts.inputs, options.max_batch, device);
+  if (!stored.batched) own = without_batch(own);
   parts.steps.emplace_back(
       [own, network = std::shared_ptr(load_compiled(stored, own))](torch::jit::Stack& stack) {
-        own.copy_(stack.at(0).toTensor());
+        for (std::size_t i = 0; i < own.size(); ++i) own[i].copy_(stack.at(i).toTensor());
         stack = {network->run()};
       });
-  parts.arguments = [](const at::Tensor& batch) { return torch::jit::Stack{batch}; };
+  parts.arguments = [](const Tensors& batch) {
+    return torch::jit::Stack(batch.begin(), batch.end());
+  };
   return parts;
 }
 
@@ -79,6 +87,13 @@ std::unique_ptr<ServedModel> serve(ModelParts parts, const ServeOptions& options
   if (parts.stored.task == "detection") return direct_model(std::move(parts));
   if (parts.weights && parts.weights->placement() == Placement::kAnywhere) {
     parts.uncaptured = "its weights have no fixed address (--use-sta 0)";
+    return direct_model(std::move(parts));
+  }
+  const bool fixed = std::ranges::all_of(parts.inputs, [](const TensorSpec& spec) {
+    return std::ranges::all_of(spec.shape, [](std::int64_t side) { return side >= 0; });
+  });
+  if (!fixed) {
+    parts.uncaptured = "its inputs have sides of any size";
     return direct_model(std::move(parts));
   }
   try {

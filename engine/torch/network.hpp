@@ -24,8 +24,8 @@ class Network {
 [[nodiscard]] std::unique_ptr<Network> load_scripted(const StoredModel& model,
                                                      const at::Tensor& batch);
 
-/// Loads an AOTInductor package, which must be compiled for the device of `batch`.
+/// Loads an AOTInductor package, which must be compiled for the device of `inputs`.
 [[nodiscard]] std::unique_ptr<Network> load_compiled(const StoredModel& model,
-                                                     const at::Tensor& batch);
+                                                     const std::vector<at::Tensor>& inputs);
 
 }  // namespace sluice::engine

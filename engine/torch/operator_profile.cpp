@@ -76,7 +76,7 @@ class Observer {
 /// The operators of one batch, each with the node at which its part of the model begins.
 std::vector<OperatorTimes> run_once(const ModelParts& parts, const std::vector<std::size_t>& nodes,
                                     const KernelCollection* kernels) {
-  auto stack = parts.arguments(zero_batch(input_spec(parts.stored), parts.max_batch, parts.device));
+  auto stack = parts.arguments(zero_batch(parts.inputs, parts.max_batch, parts.device));
   if (parts.device.is_cuda()) synchronise_stream();
   if (kernels != nullptr) (void)kernels->take();
   Pass pass{.kernels = kernels};

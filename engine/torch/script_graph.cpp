@@ -82,7 +82,9 @@ ScriptGraph::ScriptGraph(const std::string& file, const c10::Device& device) : f
   }
   find_lives();
   find_cuts();
-  if (graph_->inputs().size() > 1) id_end_ = embedding_rows(*graph_);
+  for (const Value* input : graph_->inputs().slice(1)) {
+    id_ends_.push_back(embedding_rows(*graph_, *input));
+  }
 }
 
 void ScriptGraph::load(const std::string& file, const c10::Device& device) {
@@ -175,22 +177,26 @@ std::vector<Step> ScriptGraph::blocks(const std::vector<std::size_t>& cuts) cons
   return steps;
 }
 
-Stack ScriptGraph::arguments(const at::Tensor& batch) const {
+Stack ScriptGraph::arguments(const std::vector<at::Tensor>& batch) const {
   const auto inputs = graph_->inputs().slice(1);
   Stack stack;
   for (const Value* input : inputs) {
     const c10::Type& type = *input->type();
-    if (!stack.empty() && type.kind() == c10::TypeKind::OptionalType) {
+    const bool optional = type.kind() == c10::TypeKind::OptionalType;
+    if (stack.size() < batch.size() && (optional || type.kind() == c10::TypeKind::TensorType)) {
+      stack.emplace_back(batch[stack.size()]);
+    } else if (stack.size() >= batch.size() && optional) {
       stack.emplace_back();
-    } else if (stack.empty() && type.kind() == c10::TypeKind::TensorType) {
-      stack.emplace_back(batch);
-    } else if (stack.empty() && made_of_tensors(type)) {
-      stack.emplace_back(c10::List<at::Tensor>(batch.unbind(0)));
+    } else if (stack.empty() && batch.size() == 1 && made_of_tensors(type)) {
+      stack.emplace_back(c10::List<at::Tensor>(batch[0].unbind(0)));
     } else {
-      throw base::RunError(
-          fmt::format("{} cannot be served: its forward() takes {} arguments, not one tensor",
-                      file_, inputs.size()));
+      break;
     }
+  }
+  if (stack.size() < inputs.size() || inputs.size() < batch.size()) {
+    throw base::RunError(fmt::format(
+        "{} cannot be served: its forward() takes {} arguments, not {}", file_, inputs.size(),
+        batch.size() == 1 ? "one tensor" : fmt::format("{} tensors", batch.size())));
   }
   return stack;
 }

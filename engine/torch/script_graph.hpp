@@ -26,8 +26,8 @@ class ScriptGraph {
   /// tensors, because the state of a batch between two blocks is made of tensors.
   [[nodiscard]] const std::vector<Cut>& cuts() const { return cuts_; }
 
-  /// The ids that the input may hold end before this one. Nothing if that is unknown.
-  [[nodiscard]] std::optional<std::int64_t> id_end() const { return id_end_; }
+  /// For each input: the ids that it may hold end before this one. Nothing if that is unknown.
+  [[nodiscard]] const std::vector<std::optional<std::int64_t>>& id_ends() const { return id_ends_; }
 
   /// The tensor constants, in the order in which the nodes need them.
   [[nodiscard]] std::vector<GraphConstant> constants() const { return tensor_constants(nodes_); }
@@ -40,8 +40,9 @@ class ScriptGraph {
   /// if a cut is not one of cuts(), or the cuts do not ascend.
   [[nodiscard]] std::vector<Step> blocks(const std::vector<std::size_t>& cuts) const;
 
-  /// The arguments of forward() for a batch. The first dimension of `batch` is the batch.
-  [[nodiscard]] torch::jit::Stack arguments(const at::Tensor& batch) const;
+  /// The arguments of forward() for the tensors of a batch, in order. Arguments that are left must
+  /// be optional. A list of tensors gets the items of a single tensor.
+  [[nodiscard]] torch::jit::Stack arguments(const std::vector<at::Tensor>& batch) const;
 
  private:
   /// Where a value is computed and where it is used last, as places between nodes.
@@ -63,7 +64,7 @@ class ScriptGraph {
   std::vector<torch::jit::Node*> nodes_;
   std::vector<Life> lives_;
   std::vector<Cut> cuts_;
-  std::optional<std::int64_t> id_end_;
+  std::vector<std::optional<std::int64_t>> id_ends_;
 };
 
 }  // namespace sluice::engine

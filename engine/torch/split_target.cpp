@@ -53,8 +53,7 @@ std::vector<double> SplitTarget::prefix_ms() const {
     const ModelParts parts = parts_->cut_at(everywhere);
     const auto run = [&] {
       std::vector<double> ms;
-      auto stack =
-          parts.arguments(zero_batch(input_spec(parts.stored), parts.max_batch, parts.device));
+      auto stack = parts.arguments(zero_batch(parts.inputs, parts.max_batch, parts.device));
       const std::uint64_t begin = base::monotonic_ns();
       for (const Step& step : parts.steps) {
         step(stack);

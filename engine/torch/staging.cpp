@@ -45,40 +45,47 @@ void StagingPool::give_back(const std::vector<std::byte*>& places) {
   free_.insert(free_.end(), places.begin(), places.end());
 }
 
-std::shared_ptr<StagingPool> pinned_pool(const TensorSpec& spec, std::size_t max_items) {
+std::shared_ptr<StagingPool> pinned_pool(const Specs& specs, std::size_t max_items) {
   constexpr std::size_t kBytes = 32 << 20;  // of a model, if it needs so much
   constexpr std::size_t kFewest = 2;        // one runs while the next one arrives
   constexpr std::size_t kMost = 64;
   constexpr std::size_t kAlignment = 256;
-  const auto elements = element_count(spec.shape);
-  if (!elements) return nullptr;
-  const std::size_t bytes = max_items * *elements * size_of(spec.type);
-  const std::size_t place = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  std::size_t place = 0;
+  for (const TensorSpec& spec : specs) {
+    const auto elements = element_count(spec.shape);
+    if (!elements) return nullptr;
+    const std::size_t bytes = max_items * *elements * size_of(spec.type);
+    place = std::max(place, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  }
   if (place == 0) return nullptr;
-  const std::size_t count = std::clamp(kBytes / place, kFewest, kMost);
+  const std::size_t request = place * specs.size();
+  const std::size_t count = std::clamp(kBytes / request, kFewest, kMost) * specs.size();
   return std::make_shared<StagingPool>(at::getHostAllocator(at::kCUDA)->allocate(count * place),
                                        place, count);
 }
 
-at::Tensor pack_on_gpu(const TensorSpec& spec, std::span<const std::vector<Tensor>> requests,
-                       std::size_t rows, const c10::Device& device) {
-  std::vector<std::int64_t> shape = requests[0][0].shape;
-  shape[0] = static_cast<std::int64_t>(rows);
-  at::Tensor batch =
-      at::empty(shape, at::TensorOptions().dtype(to_torch(spec.type)).device(device));
+Tensors pack_on_gpu(const Specs& specs, std::span<const std::vector<Tensor>> requests,
+                    std::size_t rows, const c10::Device& device) {
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device.index()).stream();
-  auto* to = static_cast<std::byte*>(batch.mutable_data_ptr());
-  const auto* const end = to + batch.nbytes();
-  for (const std::vector<Tensor>& inputs : requests) {
-    const std::span<const std::byte> data = inputs[0].data;
-    C10_CUDA_CHECK(cudaMemcpyAsync(to, data.data(), data.size(), cudaMemcpyHostToDevice, stream));
-    to += data.size();
+  Tensors packed;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    std::vector<std::int64_t> shape = requests[0][i].shape;
+    shape[0] = static_cast<std::int64_t>(rows);
+    packed.push_back(
+        at::empty(shape, at::TensorOptions().dtype(to_torch(specs[i].type)).device(device)));
+    auto* to = static_cast<std::byte*>(packed.back().mutable_data_ptr());
+    const auto* const end = to + packed.back().nbytes();
+    for (const std::vector<Tensor>& inputs : requests) {
+      const std::span<const std::byte> data = inputs[i].data;
+      C10_CUDA_CHECK(cudaMemcpyAsync(to, data.data(), data.size(), cudaMemcpyHostToDevice, stream));
+      to += data.size();
+    }
+    // What an earlier batch left in this memory must not reach the model.
+    if (to != end) {
+      C10_CUDA_CHECK(cudaMemsetAsync(to, 0, static_cast<std::size_t>(end - to), stream));
+    }
   }
-  // What an earlier batch left in this memory must not reach the model.
-  if (to != end) {
-    C10_CUDA_CHECK(cudaMemsetAsync(to, 0, static_cast<std::size_t>(end - to), stream));
-  }
-  return batch;
+  return packed;
 }
 
 }  // namespace sluice::engine

@@ -35,16 +35,16 @@ class StagingPool : public std::enable_shared_from_this<StagingPool> {
   std::vector<std::byte*> free_;
 };
 
-/// A pool for batches of up to `max_items` items of `spec`. Null if their size is not known.
+/// A pool for batches of up to `max_items` items of `specs`. Null if their size is not known.
 /// Throws LibTorch's error.
-[[nodiscard]] std::shared_ptr<StagingPool> pinned_pool(const TensorSpec& spec,
+[[nodiscard]] std::shared_ptr<StagingPool> pinned_pool(const std::vector<TensorSpec>& specs,
                                                        std::size_t max_items);
 
-/// The items of all requests as one tensor on a GPU with `rows` rows; zeros follow the last item.
+/// The items of all requests as tensors on a GPU with `rows` rows; zeros follow the last item.
 /// Asynchronous on the current stream for data in pinned memory, which must live until the stream
 /// is done with it. Other data is right too, but slower. Throws LibTorch's error.
-[[nodiscard]] at::Tensor pack_on_gpu(const TensorSpec& spec,
-                                     std::span<const std::vector<Tensor>> requests,
-                                     std::size_t rows, const c10::Device& device);
+[[nodiscard]] std::vector<at::Tensor> pack_on_gpu(const std::vector<TensorSpec>& specs,
+                                                  std::span<const std::vector<Tensor>> requests,
+                                                  std::size_t rows, const c10::Device& device);
 
 }  // namespace sluice::engine

@@ -52,7 +52,7 @@ void TorchBackend::load() {
   const at::Tensor batch = make_input(model_, stored_, device_);
   input_shape_ = fmt::format("{}", fmt::join(batch.sizes(), "x"));
   network_ =
-      stored_.format == "aoti" ? load_compiled(stored_, batch) : load_scripted(stored_, batch);
+      stored_.format == "aoti" ? load_compiled(stored_, {batch}) : load_scripted(stored_, batch);
   if (capturing) {
     network_ = capture(std::move(network_));
     return;

@@ -11,26 +11,30 @@ bool is_detection(const ModelParts& parts) { return parts.stored.task == "detect
 
 }  // namespace
 
-TorchModel::TorchModel(ModelParts parts)
-    : parts_(std::move(parts)), inputs_{input_spec(parts_.stored)} {
+TorchModel::TorchModel(ModelParts parts) : parts_(std::move(parts)) {
   if (is_detection(parts_) && parts_.max_batch > 1) {
     throw base::RunError(
         fmt::format("{} is a detection model, which finds another number of boxes in every image: "
                     "set its batch size to 1, not {}",
                     parts_.stored.file, parts_.max_batch));
   }
-  inputs_[0].id_end = parts_.id_end;
+  if (!batched() && parts_.max_batch > 1) {
+    throw base::RunError(fmt::format("{} has no batch dimension: set its batch size to 0, not {}",
+                                     parts_.stored.file, parts_.max_batch));
+  }
   learn_outputs();
+  if (!parts_.stored.outputs.empty()) check_outputs();
 }
 
 std::string TorchModel::describe() const {
+  const bool unchecked = parts_.stored.task == "text" && !inputs()[0].id_end;
   return fmt::format(
-      "{} {} of torch {}, {}, batches of up to {}, on {}{}{}{}", parts_.stored.format,
-      parts_.stored.file, parts_.stored.torch_version,
-      blocks() == 1 ? "whole" : fmt::format("{} blocks", blocks()), parts_.max_batch,
+      "{} {} of torch {}, {}, {}, on {}{}{}{}", parts_.stored.format, parts_.stored.file,
+      parts_.stored.torch_version, blocks() == 1 ? "whole" : fmt::format("{} blocks", blocks()),
+      batched() ? fmt::format("batches of up to {}", parts_.max_batch) : "no batches",
       parts_.device.is_cuda() ? "the GPU" : "the CPU",
       parts_.weights ? fmt::format(", {} MiB of weights", parts_.weights->bytes() >> 20) : "",
-      parts_.stored.task == "text" && !parts_.id_end ? ", token ids unchecked" : "",
+      unchecked ? ", token ids unchecked" : "",
       parts_.uncaptured.empty() ? "" : ", and slower than it could be: " + parts_.uncaptured);
 }
 
@@ -46,7 +50,7 @@ std::size_t TorchModel::rows_for(std::size_t items) const {
 }
 
 torch::jit::Stack TorchModel::run_on_zeros(std::size_t rows) const {
-  torch::jit::Stack stack = parts_.arguments(zero_batch(inputs_[0], rows, parts_.device));
+  torch::jit::Stack stack = arguments(zero_batch(inputs(), rows, parts_.device));
   for (const Step& step : parts_.steps) step(stack);
   return stack;
 }
@@ -54,8 +58,11 @@ torch::jit::Stack TorchModel::run_on_zeros(std::size_t rows) const {
 std::vector<NamedTensor> TorchModel::named_outputs(const torch::jit::Stack& stack,
                                                    std::size_t rows) const {
   auto found = flatten(stack.size() == 1 ? stack[0] : c10::ivalue::Tuple::create(stack));
-  for (auto& [name, tensor] : found) {
-    if (is_detection(parts_)) tensor = tensor.unsqueeze(0);
+  const auto& named = parts_.stored.outputs;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    auto& [name, tensor] = found[i];
+    if (i < named.size()) name = named[i].name;
+    if (is_detection(parts_) || !batched()) tensor = tensor.unsqueeze(0);
     if (tensor.dim() >= 1 && tensor.size(0) == static_cast<std::int64_t>(rows)) continue;
     throw base::RunError(fmt::format(
         "{} cannot be served in batches of {}: its output {} has {} rows; set the batch "
@@ -81,6 +88,22 @@ void TorchModel::learn_outputs() {
                              parts_.stored.file, two),
                  [&] { return named_outputs(run_on_zeros(two), two); }));
   }
+}
+
+/// The outputs as the import has seen them, where their sizes depend on the inputs.
+void TorchModel::check_outputs() {
+  const auto& wanted = parts_.stored.outputs;
+  const bool same = std::ranges::equal(outputs_, wanted, [](const auto& found, const auto& want) {
+    return found.type == want.type &&
+           std::ranges::equal(found.shape, want.shape, [](std::int64_t size, std::int64_t may) {
+             return may < 0 || size == may;
+           });
+  });
+  if (!same) {
+    throw base::RunError(parts_.stored.file +
+                         " has other outputs than at its import; import it again");
+  }
+  outputs_ = wanted;
 }
 
 void require_next(std::size_t first, std::size_t next) {

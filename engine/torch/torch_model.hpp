@@ -26,15 +26,14 @@ struct ModelParts {
   StoredModel stored{};
   c10::Device device{c10::kCPU};
   std::size_t max_batch = 1;
-  /// The ids that the input may hold end before this one. Nothing: unknown.
-  std::optional<std::int64_t> id_end{};
+  Specs inputs{};
   /// The batch sizes that are run; others are padded to the next. Empty: every size.
   std::vector<std::size_t> sizes{};
   std::vector<Step> steps{};
   /// Why a model on a GPU runs without CUDA graphs. Empty: it has them, or cannot have them.
   std::string uncaptured{};
-  /// The stack for the first step, for a batch on `device`.
-  std::function<torch::jit::Stack(const at::Tensor&)> arguments{};
+  /// The stack for the first step, for the inputs on `device`.
+  std::function<torch::jit::Stack(const Tensors&)> arguments{};
 };
 
 /// What all PyTorch models behind a server share: the description of their tensors. The constructor
@@ -44,8 +43,9 @@ class TorchModel : public ServedModel {
   explicit TorchModel(ModelParts parts);
 
   [[nodiscard]] std::string describe() const override;
-  [[nodiscard]] const std::vector<TensorSpec>& inputs() const override { return inputs_; }
+  [[nodiscard]] const std::vector<TensorSpec>& inputs() const override { return parts_.inputs; }
   [[nodiscard]] const std::vector<TensorSpec>& outputs() const override { return outputs_; }
+  [[nodiscard]] bool batched() const override { return parts_.stored.batched; }
   [[nodiscard]] std::size_t blocks() const override { return parts_.steps.size(); }
   [[nodiscard]] Weights* weights() override { return parts_.weights.get(); }
 
@@ -65,14 +65,18 @@ class TorchModel : public ServedModel {
   /// was given `rows` items returned another number.
   [[nodiscard]] std::vector<NamedTensor> named_outputs(const torch::jit::Stack& stack,
                                                        std::size_t rows) const;
+  /// The stack for the first step.
+  [[nodiscard]] torch::jit::Stack arguments(const Tensors& batch) const {
+    return parts_.arguments(batched() ? batch : without_batch(batch));
+  }
   /// Runs all steps on zeros.
   [[nodiscard]] torch::jit::Stack run_on_zeros(std::size_t rows) const;
 
  private:
   void learn_outputs();
+  void check_outputs();
 
   ModelParts parts_;
-  std::vector<TensorSpec> inputs_;
   std::vector<TensorSpec> outputs_;
 };
 

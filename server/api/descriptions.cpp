@@ -60,9 +60,9 @@ std::vector<RepositoryEntry> repository_index(const Service& service, bool only_
   return entries;
 }
 
-std::vector<std::int64_t> batched_shape(const engine::TensorSpec& spec) {
-  std::vector<std::int64_t> shape{-1};
-  shape.insert(shape.end(), spec.shape.begin(), spec.shape.end());
+std::vector<std::int64_t> shape_of(const ModelMetadata& model, const engine::TensorSpec& spec) {
+  std::vector<std::int64_t> shape = spec.shape;
+  if (model.max_batch_size > 0) shape.insert(shape.begin(), -1);
   return shape;
 }
 

@@ -30,8 +30,9 @@ inline constexpr const char* kBackend = "sluice";
 [[nodiscard]] std::vector<RepositoryEntry> repository_index(const Service& service,
                                                             bool only_ready);
 
-/// The shape with the batch dimension, as metadata has it.
-[[nodiscard]] std::vector<std::int64_t> batched_shape(const engine::TensorSpec& spec);
+/// The shape of an input or output of `model`, with the batch dimension if there is one.
+[[nodiscard]] std::vector<std::int64_t> shape_of(const ModelMetadata& model,
+                                                 const engine::TensorSpec& spec);
 
 /// The name of a data type in a model configuration, such as TYPE_FP32.
 [[nodiscard]] std::string config_type(engine::DataType type);

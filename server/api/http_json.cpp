@@ -7,12 +7,12 @@ namespace {
 
 using nlohmann::json;
 
-json tensors(const std::vector<engine::TensorSpec>& specs) {
+json tensors(const ModelMetadata& model, const std::vector<engine::TensorSpec>& specs) {
   json list = json::array();
   for (const auto& spec : specs) {
     list.push_back({{"name", spec.name},
                     {"datatype", engine::to_string(spec.type)},
-                    {"shape", batched_shape(spec)}});
+                    {"shape", shape_of(model, spec)}});
   }
   return list;
 }
@@ -40,8 +40,8 @@ json metadata_json(const ModelMetadata& metadata) {
   return {{"name", metadata.name},
           {"versions", metadata.versions},
           {"platform", metadata.platform},
-          {"inputs", tensors(metadata.inputs)},
-          {"outputs", tensors(metadata.outputs)}};
+          {"inputs", tensors(metadata, metadata.inputs)},
+          {"outputs", tensors(metadata, metadata.outputs)}};
 }
 
 json config_json(const ModelMetadata& metadata) {

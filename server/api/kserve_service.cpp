@@ -29,10 +29,11 @@ void fill(const ModelStatistics& from, inference::ModelStatistics& to) {
   fill(from.compute_output, *stats.mutable_compute_output());
 }
 
-void fill(const engine::TensorSpec& from, inference::ModelMetadataResponse::TensorMetadata& to) {
+void fill(const server::ModelMetadata& model, const engine::TensorSpec& from,
+          inference::ModelMetadataResponse::TensorMetadata& to) {
   to.set_name(from.name);
   to.set_datatype(std::string(engine::to_string(from.type)));
-  const auto shape = batched_shape(from);
+  const auto shape = shape_of(model, from);
   to.mutable_shape()->Assign(shape.begin(), shape.end());
 }
 
@@ -127,8 +128,8 @@ KserveService::Reactor* KserveService::ModelMetadata(Context* context,
     response->set_name(metadata.name);
     response->set_platform(metadata.platform);
     for (const auto& version : metadata.versions) response->add_versions(version);
-    for (const auto& input : metadata.inputs) fill(input, *response->add_inputs());
-    for (const auto& output : metadata.outputs) fill(output, *response->add_outputs());
+    for (const auto& input : metadata.inputs) fill(metadata, input, *response->add_inputs());
+    for (const auto& output : metadata.outputs) fill(metadata, output, *response->add_outputs());
   });
 }
 

@@ -69,6 +69,15 @@ std::string set_preload(ModelConfig& model, const std::string& text) {
   return "";
 }
 
+std::string set_batch_size(ModelConfig& model, const std::string& text) {
+  constexpr std::size_t kMost = 4096;
+  const auto value = parse_number<std::size_t>(text, 0, kMost);
+  if (!value) return fmt::format("a number from 0 to {}", kMost);
+  model.batch_size = std::max<std::size_t>(*value, 1);
+  model.batched = *value > 0;
+  return "";
+}
+
 constexpr std::string_view kLatest = "latest:";
 
 /// The numbers of `1,3`, or nothing if that is no such list.
@@ -96,7 +105,6 @@ std::string set_versions(ModelConfig& model, const std::string& text) {
   return "latest:N, all, or numbers such as 1,3";
 }
 
-constexpr std::size_t kMaxBatch = 4096;
 constexpr std::size_t kMaxWorkers = 64;
 constexpr std::size_t kMaxQueue = 1'000'000;
 constexpr std::size_t kMaxBlocks = 64;
@@ -108,7 +116,7 @@ const std::vector<Key>& keys() {
       {"path", set_path},
       {"engine", one_of(&ModelConfig::engine, {"auto", "torch", "aoti", "recording", "dummy"})},
       {"device", one_of(&ModelConfig::device, {"cuda", "cpu", "sim"})},
-      {"batch-size", number(&ModelConfig::batch_size, std::size_t{1}, kMaxBatch)},
+      {"batch-size", set_batch_size},
       {"num-worker", number(&ModelConfig::num_worker, std::size_t{1}, kMaxWorkers)},
       {"slo-ms", number(&ModelConfig::slo_ms, 0.0, 3.6e6)},
       {"priority", number(&ModelConfig::priority, 0, 1)},

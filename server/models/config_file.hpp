@@ -13,6 +13,7 @@ struct ModelConfig {
   std::string engine = "auto";     ///< auto, torch (TorchScript), aoti, recording or dummy.
   std::string device = "cuda";     ///< cuda, cpu or sim.
   std::size_t batch_size = 1;      ///< Items that one execution takes.
+  bool batched = true;             ///< False: batch-size 0, a model without a batch dimension.
   std::size_t num_worker = 1;      ///< Instances; PARALLER runs them at the same time.
   double slo_ms = 0;               ///< Deadline of a request after its arrival; 0: none.
   int priority = 1;                ///< 0: best effort inside the server.

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "base/error.hpp"
 #include "engine/block_times.hpp"
 
 namespace sluice::server {
@@ -40,6 +41,9 @@ std::shared_ptr<Model> load_model(const ModelConfig& config, const MakeInstance&
     auto instance = std::make_unique<Model::Instance>();
     instance->served = make(config);
     model->instances.push_back(std::move(instance));
+  }
+  if (!config.batched && model->served().batched()) {
+    throw base::UsageError("has a batch dimension; batch-size 0 is for models without one");
   }
   const MeasuringJob job;
   for (const std::size_t items : std::set{std::size_t{1}, config.batch_size}) {

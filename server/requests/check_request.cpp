@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
 
 namespace sluice::server {
 namespace {
@@ -29,28 +30,36 @@ bool fits(const TensorSpec& spec, const std::vector<std::int64_t>& shape) {
   return true;
 }
 
-std::string check_tensor(const TensorSpec& spec, const Tensor& tensor) {
+/// The shape that a client must send.
+std::string wanted_shape(const TensorSpec& spec, bool batched) {
+  return fmt::format("{}{}{}", batched ? "batch" : "", batched && !spec.shape.empty() ? "," : "",
+                     fmt::join(spec.shape, ","));
+}
+
+std::string check_tensor(const TensorSpec& spec, const Tensor& tensor, bool batched) {
   if (tensor.type != spec.type) {
     return fmt::format("input '{}': found datatype {}, expected {}", spec.name,
                        to_string(tensor.type), to_string(spec.type));
   }
   if (!fits(spec, tensor.shape)) {
-    return fmt::format("input '{}': found shape [{}], expected [batch{}{}]", spec.name,
-                       fmt::join(tensor.shape, ","), spec.shape.empty() ? "" : ",",
-                       fmt::join(spec.shape, ","));
+    const std::span<const std::int64_t> found = tensor.shape;
+    return fmt::format("input '{}': found shape [{}], expected [{}]", spec.name,
+                       fmt::join(batched ? found : found.subspan(1), ","),
+                       wanted_shape(spec, batched));
   }
   const std::string fault = check_ids(spec, tensor);
   return fault.empty() ? "" : fmt::format("input '{}': {}", spec.name, fault);
 }
 
 /// Brings the inputs into the order of the specifications.
-Status order_inputs(const std::vector<TensorSpec>& specs, std::vector<Tensor>& inputs) {
+Status order_inputs(const engine::ServedModel& model, std::vector<Tensor>& inputs) {
+  const std::vector<TensorSpec>& specs = model.inputs();
   std::vector<Tensor> ordered;
   for (const TensorSpec& spec : specs) {
     const auto found = std::find_if(inputs.begin(), inputs.end(),
                                     [&](const Tensor& tensor) { return tensor.name == spec.name; });
     if (found == inputs.end()) return invalid(fmt::format("input '{}' is missing", spec.name));
-    const std::string fault = check_tensor(spec, *found);
+    const std::string fault = check_tensor(spec, *found, model.batched());
     if (!fault.empty()) return invalid(fault);
     ordered.push_back(std::move(*found));
     inputs.erase(found);
@@ -67,7 +76,10 @@ Status order_inputs(const std::vector<TensorSpec>& specs, std::vector<Tensor>& i
 
 Status check_request(const engine::ServedModel& model, std::size_t batch_size, Request& request,
                      std::size_t& items) {
-  if (Status status = order_inputs(model.inputs(), request.inputs); !status.ok()) return status;
+  if (!model.batched()) {
+    for (Tensor& input : request.inputs) input.shape.insert(input.shape.begin(), 1);
+  }
+  if (Status status = order_inputs(model, request.inputs); !status.ok()) return status;
   items = static_cast<std::size_t>(request.inputs.front().shape.front());
   for (const Tensor& input : request.inputs) {
     if (static_cast<std::size_t>(input.shape.front()) != items) {

@@ -28,9 +28,9 @@ std::uint64_t bytes_of(const std::vector<engine::Tensor>& tensors) {
 
 Response response_for(const Pending& pending, const std::vector<engine::Tensor>& outputs,
                       std::size_t first, const std::shared_ptr<const void>& storage,
-                      std::uint64_t version) {
+                      const Model& model) {
   Response response;
-  response.version = std::to_string(version);
+  response.version = std::to_string(model.config.version);
   response.storage = storage;
   const auto& wanted = pending.request.outputs;
   for (const engine::Tensor& output : outputs) {
@@ -38,6 +38,8 @@ Response response_for(const Pending& pending, const std::vector<engine::Tensor>&
       continue;
     }
     response.outputs.push_back(part_of(output, first, pending.items));
+    auto& shape = response.outputs.back().shape;
+    if (!model.served().batched()) shape.erase(shape.begin());
   }
   return response;
 }
@@ -314,9 +316,8 @@ void Dispatcher::finish(Execution& execution, Status status) {
   for (Pending& pending : execution.requests) {
     if (pending.done) {
       answer(execution, pending, status,
-             status.ok()
-                 ? response_for(pending, outputs, first, storage, execution.model->config.version)
-                 : Response{});
+             status.ok() ? response_for(pending, outputs, first, storage, *execution.model)
+                         : Response{});
     }
     first += pending.items;
   }

@@ -15,12 +15,13 @@ std::optional<ModelMetadata> Server::metadata(const std::string& name,
   Status status;
   const auto model = find(name, version, status);
   if (!model) return std::nullopt;
-  ModelMetadata metadata{name,
-                         {},
-                         "sluice_" + model->config.engine,
-                         model->served().inputs(),
-                         model->served().outputs(),
-                         static_cast<std::int64_t>(model->config.batch_size)};
+  ModelMetadata metadata{
+      name,
+      {},
+      "sluice_" + model->config.engine,
+      model->served().inputs(),
+      model->served().outputs(),
+      model->served().batched() ? static_cast<std::int64_t>(model->config.batch_size) : 0};
   const std::shared_lock lock(mutex_);
   for (const auto& [number, each] : entries_.at(name).versions) {
     if (each.state == "READY") metadata.versions.push_back(std::to_string(number));

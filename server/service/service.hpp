@@ -92,7 +92,7 @@ struct ModelMetadata {
   std::string platform;
   std::vector<engine::TensorSpec> inputs;
   std::vector<engine::TensorSpec> outputs;
-  std::int64_t max_batch_size = 1;
+  std::int64_t max_batch_size = 1;  ///< 0: the tensors have no batch dimension.
 };
 
 /// Counts since the model was loaded, as the statistics extension defines them. Times in ns.

@@ -145,5 +145,37 @@ TEST(ModelStorePlace, FollowsOptionThenEnvironment) {
   unsetenv("XDG_DATA_HOME");
 }
 
+// Prevents: an imported model is served with one unnamed input, or in batches that it cannot take.
+TEST_F(ModelStoreTest, AnImportedModelHasTheTensorsOfItsImport) {
+  json variant{
+      {"format", "torchscript"}, {"file", "model.pt"}, {"dtype", "float32"}, {"batch", "any"}};
+  variant["inputs"] = {{{"name", "ids"}, {"datatype", "INT64"}, {"shape", {-1}}},
+                       {{"name", "weight"}, {"datatype", "FP64"}, {"shape", json::array()}}};
+  variant["outputs"] = {{{"name", "boxes"}, {"datatype", "FP32"}, {"shape", {-1, 4}}}};
+  store(json::array({variant}), "imported");
+  StoredModel found = find_stored_model(place(), model("torchscript"), kCpu, "e");
+  ASSERT_EQ(found.inputs.size(), 2U);
+  EXPECT_EQ(found.inputs[0].name, "ids");
+  EXPECT_EQ(found.inputs[0].shape, std::vector<std::int64_t>{-1});
+  EXPECT_EQ(found.inputs[1].type, DataType::kFp64);
+  EXPECT_TRUE(found.inputs[1].shape.empty());
+  ASSERT_EQ(found.outputs.size(), 1U);
+  EXPECT_EQ(found.outputs[0].shape, (std::vector<std::int64_t>{-1, 4}));
+  EXPECT_TRUE(found.batched);
+  EXPECT_FALSE(found.vision);
+
+  variant["batch"] = 0;
+  variant["operators"] = {"torchvision"};
+  store(json::array({variant}), "imported");
+  found = find_stored_model(place(), model("torchscript"), kCpu, "e");
+  EXPECT_FALSE(found.batched);
+  EXPECT_TRUE(found.vision);
+
+  variant["inputs"][0]["datatype"] = "FLOAT";
+  store(json::array({variant}), "imported");
+  EXPECT_THROW(static_cast<void>(find_stored_model(place(), model("torchscript"), kCpu, "e")),
+               MissingModel);
+}
+
 }  // namespace
 }  // namespace sluice::engine

@@ -38,5 +38,34 @@ TEST(CheckRequest, RefusesIdsThatTheModelDoesNotHave) {
   EXPECT_EQ(status.message, "input 'ids': found id 100, allowed: 0 to 99");
 }
 
+/// Takes one image, without a batch dimension.
+class OneImage : public FakeModel {
+ public:
+  explicit OneImage(Stage& stage) : FakeModel("one", 1, stage) {}
+  const std::vector<engine::TensorSpec>& inputs() const override { return inputs_; }
+  bool batched() const override { return false; }
+
+ private:
+  std::vector<engine::TensorSpec> inputs_{{"image", engine::DataType::kUint8, {3, -1}}};
+};
+
+// Prevents: the first side of a tensor is taken for the number of its items.
+TEST(CheckRequest, AModelWithoutABatchDimensionTakesOneItem) {
+  Stage stage;
+  const OneImage model(stage);
+  const std::array<std::byte, 6> data{};
+  const auto check_shape = [&](std::vector<std::int64_t> shape, std::size_t& items) {
+    Request request;
+    request.inputs.push_back({"image", engine::DataType::kUint8, std::move(shape), data});
+    return check_request(model, 1, request, items);
+  };
+  std::size_t items = 0;
+  EXPECT_TRUE(check_shape({3, 2}, items).ok());
+  EXPECT_EQ(items, 1U);
+  const Status status = check_shape({1, 3, 2}, items);
+  EXPECT_EQ(status.code, Code::kInvalidArgument);
+  EXPECT_EQ(status.message, "input 'image': found shape [1,3,2], expected [3,-1]");
+}
+
 }  // namespace
 }  // namespace sluice::server

@@ -51,8 +51,16 @@ TEST_F(ConfigFile, ReadsThePublishedForm) {
   EXPECT_EQ(models[1].name, "resnet152-1");
   EXPECT_EQ(models[1].path, "resnet152-b4");
   EXPECT_EQ(models[1].batch_size, 4u);
+  EXPECT_TRUE(models[1].batched);
   EXPECT_EQ(models[2].path, "dummy");
   EXPECT_EQ(models[3].path, "bert_base");
+}
+
+// Prevents: a model that runs with batches of nothing.
+TEST_F(ConfigFile, ABatchSizeOfZeroMeansNoBatchDimension) {
+  const auto models = read("m\n path p\n batch-size 0\n");
+  EXPECT_FALSE(models.at(0).batched);
+  EXPECT_EQ(models.at(0).batch_size, 1u);
 }
 
 TEST_F(ConfigFile, ReadsOurKeys) {
@@ -75,8 +83,8 @@ TEST_F(ConfigFile, ReadsOurKeys) {
 TEST_F(ConfigFile, NamesFileLineAndWhatIsAllowed) {
   EXPECT_THAT(fault("m\n path p\n bach-size 4\n"),
               HasSubstr(":3: unknown key 'bach-size', did you mean 'batch-size'?"));
-  EXPECT_THAT(fault("m\n path p\n batch-size 0\n"),
-              HasSubstr(":3: batch-size: found '0', allowed: a number from 1 to 4096"));
+  EXPECT_THAT(fault("m\n path p\n batch-size 4097\n"),
+              HasSubstr(":3: batch-size: found '4097', allowed: a number from 0 to 4096"));
   EXPECT_THAT(fault("m\n path p\n batch-size 4x\n"), HasSubstr("found '4x'"));
   EXPECT_THAT(fault("m\n path p\n batch-size -1\n"), HasSubstr("found '-1'"));
   EXPECT_THAT(fault("m\n path p\n slo-ms nan\n"), HasSubstr("found 'nan'"));
