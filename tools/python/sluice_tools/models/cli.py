@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from sluice_tools.command import how_to_get, run_command
-from sluice_tools.errors import EXIT_FINE, Parser, usage_error
-from sluice_tools.models import names, report
+from sluice_tools.errors import EXIT_FINE, Parser, run_error, usage_error
+from sluice_tools.models import names, report, tensor_specs
 from sluice_tools.models.store import Store, default_store
 
 _EXAMPLES = """\
@@ -20,6 +20,7 @@ examples:
   sluice models export resnet50 --weights resnet50.pth
   sluice models export bert_large --sequence 128 --dtype bfloat16
   sluice models export resnet50 bert_base --train
+  sluice models import ranker ranker.pt --input user:INT64: --input features:FP32:16
   sluice models list
 
 Exit codes: 0; 1 a model cannot be exported; 2 wrong usage, no such model, or packages missing.
@@ -43,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _add_export(commands)
+    _add_import(commands)
     listing = commands.add_parser("list", help="the models in the store")
     listing.add_argument("--available", action="store_true", help="instead, the names that export knows")
     show = commands.add_parser("show", help="everything about one model in the store")
@@ -82,6 +84,7 @@ def _add_export(commands) -> None:
     add("--batch", type=_whole(1, 65536), metavar="N", help="batch of an aoti package (default 1)")
     add("--device", choices=("cuda", "cpu"), help="device of an aoti package (default: cuda where there is a GPU)")
     add("--weights", type=Path, metavar="FILE", help="a saved state_dict of the model")
+    add("--classes", type=_whole(1, 10**6), metavar="N", help="classes of the model (default: its usual ones)")
     add("--seed", type=_whole(0, 2**31 - 1), metavar="N", help="of random weights (default 0)")
     add(
         "--size",
@@ -108,6 +111,44 @@ def _add_export(commands) -> None:
         action="store_true",
         help="export again what is there; replace a model of other weights or another torch",
     )
+
+
+def _add_import(commands) -> None:
+    command = commands.add_parser(
+        "import",
+        help="put a model of your own into the store, for `serve` and `split`",
+        description="Put a TorchScript file, an AOTInductor package or a checkpoint into the store. The "
+        "model runs once before, so one that cannot be served is refused.",
+    )
+    add = command.add_argument
+    add("name", metavar="NAME", help="its name in the store, and for clients")
+    add("file", metavar="FILE", type=Path)
+    add(
+        "--class",
+        dest="maker",
+        metavar="MODULE:CALLABLE",
+        help="of a checkpoint: what makes the module; this code is run",
+    )
+    add(
+        "--input",
+        dest="inputs",
+        action="append",
+        default=[],
+        metavar="NAME:TYPE:SHAPE",
+        help="an argument of forward(), such as image:FP32:3x224x224, ids:INT64:any or user:INT64:; "
+        "the shape of one item",
+    )
+    add("--example", type=Path, metavar="FILE", help="saved tensors, by name or in a list: inputs to run the model on")
+    add(
+        "--output",
+        dest="outputs",
+        action="append",
+        default=[],
+        metavar="NAME[:SHAPE]",
+        help="the name of an output (default: its key, or OUTPUT__0, ...)",
+    )
+    add("--no-batch", action="store_true", help="the tensors have no batch dimension: each request runs alone")
+    add("--force", action="store_true", help="replace a model of this name")
 
 
 def _import_torch():
@@ -147,6 +188,7 @@ def _export(args, store: Store) -> None:
         sequence=args.sequence,
         dtype=args.dtype,
         force=args.force,
+        classes=args.classes,
     )
     export.require_possible(args.names, request)
     store.require_writable()
@@ -157,6 +199,24 @@ def _export(args, store: Store) -> None:
             report.print_result(results[-1])
     if args.json:
         print(json.dumps(results, indent=2))
+
+
+def _import(args, store: Store) -> None:
+    inputs = tensor_specs.parse_inputs(args.inputs)
+    outputs = tensor_specs.parse_outputs(args.outputs)
+    store.model_folder(args.name)  # says if that is no name
+    _import_torch()
+    from sluice_tools.models import importing
+
+    store.require_writable()
+    request = importing.Request(
+        args.file, args.maker, inputs, args.example, outputs, batched=not args.no_batch, force=args.force
+    )
+    result = importing.import_model(args.name, request, store)
+    if args.json:
+        print(json.dumps(result, indent=2))
+    else:
+        report.print_result(result)
 
 
 def _list(args, store: Store) -> None:
@@ -182,7 +242,7 @@ def _run(args) -> int:
     signal.signal(signal.SIGTERM, _interrupt)  # says the same as Ctrl-C; run_command() takes it back
     store = Store(Path(args.store) if args.store else default_store())
     try:
-        {"export": _export, "list": _list, "show": _show}[args.command](args, store)
+        {"export": _export, "import": _import, "list": _list, "show": _show}[args.command](args, store)
         return EXIT_FINE
     except KeyboardInterrupt:
         print("sluice models: interrupted; nothing was left in the store", file=sys.stderr)

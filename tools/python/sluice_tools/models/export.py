@@ -9,7 +9,7 @@ import torch
 import torchvision
 
 from sluice_tools.errors import usage_error
-from sluice_tools.models import aoti, catalogue, names, torchscript
+from sluice_tools.models import aoti, catalogue, names, torchscript, weights
 from sluice_tools.models.store import Store, variant_key
 
 
@@ -24,6 +24,7 @@ class Request:
     sequence: int
     dtype: str
     force: bool
+    classes: int | None = None
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -44,6 +45,8 @@ def require_possible(wanted: list[str], request: Request) -> None:
             raise usage_error(f"{name} is a {task} model: --train takes classification and text models")
         if task == "detection" and request.dtype != "float32":
             raise usage_error(f"{name} is a detection model: its boxes need float32, not {request.dtype}")
+        if request.classes and task == "text":
+            raise usage_error(f"--classes means nothing to {name}: it is a text model")
         if task in ("detection", "text") and request.size:
             hint = "it takes any size" if task == "detection" else "it takes --sequence"
             raise usage_error(f"--size means nothing to {name}: {hint}")
@@ -69,26 +72,28 @@ def export(name: str, request: Request, store: Store) -> dict:
     note = Progress(name)
     origin = f"weights {request.weights}" if request.weights else f"random, seed {request.seed}"
     note(f"building, {origin}")
-    model = catalogue.build(name, request.seed, request.size, request.sequence)
-    weights = {"source": "random", "seed": request.seed}
+    model = catalogue.build(name, request.seed, request.size, request.sequence, request.classes)
+    source = {"source": "random", "seed": request.seed}
     if request.weights:
-        weights = catalogue.load_weights(model, request.weights)
+        source = weights.load(model.module, name, request.weights)
+    elif request.classes:
+        source["classes"] = request.classes
     model.module.to(request.torch_dtype)
     described = {
         "name": name,
         "task": model.task,
-        "weights": weights,
+        "weights": source,
         "torch": torch.__version__.split("+")[0],
         "torchvision": torchvision.__version__.split("+")[0],
     }
     anew = _begins_anew(described, request, store)
     if not request.force and (there := _variants_there(model, request, store)):
         note("already in the store; --force exports it again")
-        return _result(described, there, store, note.seconds, exported=False)
+        return result_of(described, there, store, note.seconds, exported=False)
     with store.work_folder() as work, torch.inference_mode():
         variants = _convert(model, request, work, note)
         store.publish(work, {**described, "variants": variants}, replace=anew)
-    return _result(described, variants, store, note.seconds, exported=True)
+    return result_of(described, variants, store, note.seconds, exported=True)
 
 
 def _convert(model: catalogue.Model, request: Request, work: Path, note: Progress) -> list[dict]:
@@ -154,7 +159,7 @@ def _variants_there(model: catalogue.Model, request: Request, store: Store) -> l
     return found if all((folder / variant["file"]).is_file() for variant in found) else []
 
 
-def _result(described: dict, variants: list, store: Store, seconds: float, exported: bool) -> dict:
+def result_of(described: dict, variants: list, store: Store, seconds: float, exported: bool) -> dict:
     folder = store.model_folder(described["name"])
     files = [{**variant, "bytes": (folder / variant["file"]).stat().st_size} for variant in variants]
     return {**described, "folder": str(folder), "exported": exported, "seconds": round(seconds, 1), "variants": files}

@@ -5,6 +5,7 @@ import sys
 
 from sluice_tools.errors import CommandError
 from sluice_tools.models.store import Store
+from sluice_tools.models.tensor_specs import shape_text
 
 
 def size_text(count: int) -> str:
@@ -12,6 +13,10 @@ def size_text(count: int) -> str:
 
 
 def input_text(variant: dict) -> str:
+    if "inputs" in variant:
+        return ", ".join(
+            f"{entry['name']} {entry['datatype']} {shape_text(entry['shape'])}".strip() for entry in variant["inputs"]
+        )
     return "x".join(str(size) if size else "any" for size in variant["input"])
 
 

@@ -77,7 +77,7 @@ def _script(module: nn.Module) -> torch.jit.ScriptModule:
         return torch.jit.freeze(torch.jit.script(module))
 
 
-def _trace(module: nn.Module, example: torch.Tensor) -> torch.jit.ScriptModule:
+def trace(module: nn.Module, example: torch.Tensor | tuple[torch.Tensor, ...]) -> torch.jit.ScriptModule:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trace = torch.jit.freeze(torch.jit.trace(module, example, strict=False, check_trace=False))
@@ -99,7 +99,7 @@ def _require_same(script: torch.jit.ScriptModule, model: Model, dtype: torch.dty
 def _script_or_trace(model: Model, dtype: torch.dtype) -> torch.jit.ScriptModule:
     ways = {
         "scripted": lambda: _script(model.module),
-        "traced": lambda: _trace(model.module, model.example(2, dtype, "cpu")),
+        "traced": lambda: trace(model.module, model.example(2, dtype, "cpu")),
     }
     problems = []
     for way, make in ways.items():
