@@ -1,5 +1,6 @@
 #include "engine/tensor.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -38,6 +39,27 @@ std::string check_bytes_elements(std::uint64_t count, std::span<const std::byte>
          " elements";
 }
 
+template <typename Id>
+std::string check_ids_of(std::int64_t end, std::span<const std::byte> data) {
+  for (std::size_t at = 0; at + sizeof(Id) <= data.size(); at += sizeof(Id)) {
+    Id id = 0;
+    // The data of a request may begin at any address.
+    std::memcpy(&id, &data[at], sizeof(id));
+    if (id >= 0 && id < end) continue;
+    return "found id " + std::to_string(id) + ", allowed: 0 to " + std::to_string(end - 1);
+  }
+  return "";
+}
+
+/// Compilers take a bool for 0 or 1. Another byte in an index reads outside of a table.
+std::string check_bools(std::span<const std::byte> data) {
+  const auto wrong =
+      std::ranges::find_if(data, [](std::byte value) { return value > std::byte{1}; });
+  if (wrong == data.end()) return "";
+  return "found the byte " + std::to_string(std::to_integer<int>(*wrong)) +
+         " in a BOOL tensor, allowed: 0 and 1";
+}
+
 }  // namespace
 
 std::string_view to_string(DataType type) { return kTypes.at(static_cast<std::size_t>(type)).name; }
@@ -74,21 +96,26 @@ std::string check_data(DataType type, std::span<const std::int64_t> shape,
   if (__builtin_mul_overflow(*count, size_of(type), &bytes)) {
     return "the shape has too many elements";
   }
-  if (bytes == data.size()) return "";
+  if (bytes == data.size()) return type == DataType::kBool ? check_bools(data) : "";
   return "found " + std::to_string(data.size()) + " bytes, expected " + std::to_string(bytes);
 }
 
 std::string check_ids(const TensorSpec& spec, const Tensor& tensor) {
   if (!spec.id_end) return "";
-  for (std::size_t at = 0; at + sizeof(std::int64_t) <= tensor.data.size();
-       at += sizeof(std::int64_t)) {
-    std::int64_t id = 0;
-    // The data of a request may begin at any address.
-    std::memcpy(&id, &tensor.data[at], sizeof(id));
-    if (id >= 0 && id < *spec.id_end) continue;
-    return "found id " + std::to_string(id) + ", allowed: 0 to " + std::to_string(*spec.id_end - 1);
+  switch (tensor.type) {
+    case DataType::kUint8:
+      return check_ids_of<std::uint8_t>(*spec.id_end, tensor.data);
+    case DataType::kInt8:
+      return check_ids_of<std::int8_t>(*spec.id_end, tensor.data);
+    case DataType::kInt16:
+      return check_ids_of<std::int16_t>(*spec.id_end, tensor.data);
+    case DataType::kInt32:
+      return check_ids_of<std::int32_t>(*spec.id_end, tensor.data);
+    case DataType::kInt64:
+      return check_ids_of<std::int64_t>(*spec.id_end, tensor.data);
+    default:
+      return "ids cannot be of type " + std::string(to_string(tensor.type));
   }
-  return "";
 }
 
 }  // namespace sluice::engine

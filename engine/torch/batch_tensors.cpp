@@ -87,8 +87,8 @@ std::size_t count_items(const Specs& specs, std::span<const std::vector<Tensor>>
   std::uint64_t items = 0;
   for (const std::vector<Tensor>& inputs : requests) {
     if (inputs.size() != specs.size()) {
-      throw base::RunError(
-          fmt::format("the model takes {} inputs, not {}", specs.size(), inputs.size()));
+      throw base::RunError(fmt::format("the model takes {} input{}, not {}", specs.size(),
+                                       specs.size() == 1 ? "" : "s", inputs.size()));
     }
     for (std::size_t i = 0; i < specs.size(); ++i) {
       check(specs[i], inputs[i]);

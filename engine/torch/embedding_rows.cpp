@@ -64,6 +64,10 @@ class Elements {
 
 }  // namespace
 
+bool may_be_ids(DataType type) {
+  return type == DataType::kUint8 || (type >= DataType::kInt8 && type <= DataType::kInt64);
+}
+
 std::optional<std::int64_t> embedding_rows(const torch::jit::Graph& graph,
                                            const torch::jit::Value& input) {
   Elements elements(&input);

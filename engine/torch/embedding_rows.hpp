@@ -4,7 +4,12 @@
 #include <cstdint>
 #include <optional>
 
+#include "engine/tensor.hpp"
+
 namespace sluice::engine {
+
+/// Whether tensors of this type can index a table.
+[[nodiscard]] bool may_be_ids(DataType type);
 
 /// The rows of the smallest embedding that an input of a graph indexes: its elements must be ids
 /// from 0 to this number minus 1. Nothing if the input reaches no embedding with a constant table,

@@ -9,6 +9,7 @@
 #include "engine/torch/captured_model.hpp"
 #include "engine/torch/cuda_device.hpp"
 #include "engine/torch/direct_model.hpp"
+#include "engine/torch/embedding_rows.hpp"
 #include "engine/torch/network.hpp"
 #include "engine/torch/torchvision.hpp"
 
@@ -47,7 +48,7 @@ ModelParts script_parts(std::shared_ptr<const ScriptGraph> graph, const StoredMo
   if (device.is_cuda()) parts.sizes = batch_sizes(options.max_batch);
   parts.inputs = input_specs(stored);
   for (std::size_t i = 0; i < parts.inputs.size() && i < graph->id_ends().size(); ++i) {
-    if (parts.inputs[i].type == DataType::kInt64) parts.inputs[i].id_end = graph->id_ends()[i];
+    if (may_be_ids(parts.inputs[i].type)) parts.inputs[i].id_end = graph->id_ends()[i];
   }
   parts.steps = graph->blocks(options.cuts);
   parts.arguments = [graph = std::move(graph)](const Tensors& batch) {

@@ -1,13 +1,28 @@
 #include "engine/torch/torch_model.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+
+#include "engine/torch/embedding_rows.hpp"
 
 namespace sluice::engine {
 namespace {
 
 bool is_detection(const ModelParts& parts) { return parts.stored.task == "detection"; }
+
+/// Which inputs may hold ids that the model does not have.
+std::string unchecked(const ModelParts& parts) {
+  std::vector<std::string_view> names;
+  for (const TensorSpec& input : parts.inputs) {
+    const bool image = input.type == DataType::kUint8;
+    if (may_be_ids(input.type) && !image && !input.id_end) names.push_back(input.name);
+  }
+  if (names.empty()) return "";
+  if (parts.stored.task == "text") return ", token ids unchecked";
+  return fmt::format(", unchecked if they are ids: {}", fmt::join(names, ", "));
+}
 
 }  // namespace
 
@@ -27,14 +42,13 @@ TorchModel::TorchModel(ModelParts parts) : parts_(std::move(parts)) {
 }
 
 std::string TorchModel::describe() const {
-  const bool unchecked = parts_.stored.task == "text" && !inputs()[0].id_end;
   return fmt::format(
       "{} {} of torch {}, {}, {}, on {}{}{}{}", parts_.stored.format, parts_.stored.file,
       parts_.stored.torch_version, blocks() == 1 ? "whole" : fmt::format("{} blocks", blocks()),
       batched() ? fmt::format("batches of up to {}", parts_.max_batch) : "no batches",
       parts_.device.is_cuda() ? "the GPU" : "the CPU",
       parts_.weights ? fmt::format(", {} MiB of weights", parts_.weights->bytes() >> 20) : "",
-      unchecked ? ", token ids unchecked" : "",
+      unchecked(parts_),
       parts_.uncaptured.empty() ? "" : ", and slower than it could be: " + parts_.uncaptured);
 }
 

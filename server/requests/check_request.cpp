@@ -38,8 +38,10 @@ std::string wanted_shape(const TensorSpec& spec, bool batched) {
 
 std::string check_tensor(const TensorSpec& spec, const Tensor& tensor, bool batched) {
   if (tensor.type != spec.type) {
-    return fmt::format("input '{}': found datatype {}, expected {}", spec.name,
-                       to_string(tensor.type), to_string(spec.type));
+    const bool text = tensor.type == engine::DataType::kBytes;
+    return fmt::format("input '{}': found datatype {}, expected {}{}", spec.name,
+                       to_string(tensor.type), to_string(spec.type),
+                       text ? "; the model takes numbers, such as token ids, and no text" : "");
   }
   if (!fits(spec, tensor.shape)) {
     const std::span<const std::int64_t> found = tensor.shape;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <limits>
 
 namespace sluice::engine {
@@ -59,6 +60,32 @@ TEST(CheckIds, AllMustBeInTheTable) {
   EXPECT_EQ(check_them({-1, 0}), "found id -1, allowed: 0 to 99");
   EXPECT_NE(check_them({0, 1LL << 32}), "") << "its lower half is in the table";
   EXPECT_EQ(check_them({}), "");
+}
+
+// Prevents: ids of a narrow type, which index a table as well, read outside of it.
+TEST(CheckIds, OfEveryType) {
+  const auto check_one = [](DataType type, auto id) {
+    const TensorSpec spec{"ids", type, {}, 100};
+    const std::array ids{id};
+    return check_ids(spec, {"ids", type, {1}, std::as_bytes(std::span(ids))});
+  };
+  EXPECT_EQ(check_one(DataType::kUint8, std::uint8_t{99}), "");
+  EXPECT_EQ(check_one(DataType::kUint8, std::uint8_t{200}), "found id 200, allowed: 0 to 99");
+  EXPECT_EQ(check_one(DataType::kInt8, std::int8_t{99}), "");
+  EXPECT_EQ(check_one(DataType::kInt8, std::int8_t{-100}), "found id -100, allowed: 0 to 99");
+  EXPECT_EQ(check_one(DataType::kInt16, std::int16_t{99}), "");
+  EXPECT_EQ(check_one(DataType::kInt16, std::int16_t{256}), "found id 256, allowed: 0 to 99");
+  EXPECT_EQ(check_one(DataType::kInt32, std::int32_t{99}), "");
+  EXPECT_EQ(check_one(DataType::kInt32, std::int32_t{-1}), "found id -1, allowed: 0 to 99");
+  EXPECT_NE(check_one(DataType::kFp32, 1.0F), "");
+}
+
+// Prevents: true as 200, which an index of a model takes for the two hundredth element.
+TEST(CheckData, ABoolIsZeroOrOne) {
+  EXPECT_EQ(check(DataType::kBool, {3}, std::string_view("\0\1\1", 3)), "");
+  EXPECT_EQ(check(DataType::kBool, {3}, std::string_view("\0\1\2", 3)),
+            "found the byte 2 in a BOOL tensor, allowed: 0 and 1");
+  EXPECT_EQ(check(DataType::kUint8, {1}, "\2"), "");
 }
 
 TEST(DataTypes, AreNamedAsTheProtocolNamesThem) {

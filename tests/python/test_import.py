@@ -1,71 +1,13 @@
 """`sluice models import`: models of users, with random weights."""
 
-import os
-from pathlib import Path
+import zipfile
+from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import Tensor, nn
-
-
-class Reader(nn.Module):
-    """As BERT: token ids and a mask."""
-
-    def __init__(self, classes: int = 3):
-        super().__init__()
-        self.table = nn.Embedding(100, 16)
-        self.layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
-        self.head = nn.Linear(16, classes)
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
-        hidden = self.layer(self.table(input_ids), src_key_padding_mask=attention_mask == 0)
-        return {"hidden": hidden, "logits": self.head(hidden[:, 0])}
-
-
-class Ranker(nn.Module):
-    """Two towers: ids of a user and an item, and features of the item."""
-
-    def __init__(self):
-        super().__init__()
-        self.users = nn.Embedding(50, 8)
-        self.items = nn.Embedding(70, 8)
-        self.features = nn.Linear(4, 8)
-
-    def forward(self, user: Tensor, item: Tensor, features: Tensor) -> Tensor:
-        return (self.users(user) * (self.items(item) + self.features(features))).sum(1)
-
-
-class Detector(nn.Module):
-    """One image, and the size of the original: boxes of another number for each image."""
-
-    def __init__(self):
-        super().__init__()
-        self.score = nn.Conv2d(3, 1, 3, padding=1)
-
-    def forward(self, image: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
-        scores = self.score(image.unsqueeze(0))[0, 0].flatten()
-        kept = (scores > 0).nonzero()[:, 0]
-        scale = size.to(image.dtype)
-        boxes = kept.to(image.dtype).unsqueeze(1) * torch.cat([scale, scale]) / scores.numel()
-        return boxes, scores[kept]
-
-
-class Types(nn.Module):
-    def forward(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        return a + 1, b
-
-
-class CountsItems(nn.Module):
-    """Its output is of the batch, and not of each item."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.sum(0)
-
-
-def script(path: Path, module: nn.Module) -> Path:
-    torch.manual_seed(0)
-    torch.jit.script(module.eval()).save(str(path))
-    return path
+from sluice_tools.models import aoti
+from torch import nn
+from user_models import Detector, Masked, Optional, Places, Ranker, Reader, Types, layers, script
 
 
 def imported(models, name: str, *arguments) -> dict:
@@ -124,8 +66,35 @@ def test_types(tmp_path, models, datatype):
     assert variant["outputs"][1] == {"name": "OUTPUT__1", "datatype": datatype, "shape": [3]}
 
 
+def test_a_trace_follows_its_inputs(tmp_path, models):
+    """A size or a device of its example that is left in it would be wrong for other inputs."""
+    module = Masked().eval()
+    torch.save(module.state_dict(), tmp_path / "masked.pth")
+    variant = imported(models, "masked", tmp_path / "masked.pth", "--class", "user_models:Masked", *READER)
+    assert variant["outputs"] == [{"name": "pooled", "datatype": "FP32", "shape": [8]}]
+    file = str(models.store / "masked" / "model.pt")
+    ids, mask = torch.arange(14).view(2, 7), torch.tensor([[1] * 7, [1, 1, 0, 0, 0, 0, 0]])
+    found = torch.jit.load(file)(ids, mask)
+    torch.testing.assert_close(found["pooled"], module(ids, mask)["pooled"], rtol=1e-3, atol=1e-4)
+
+
+def test_a_trace_of_a_user_follows_its_inputs(tmp_path, models):
+    torch.jit.save(torch.jit.trace(Places(), torch.ones(2, 64)), str(tmp_path / "places.pt"))
+    imported(models, "places", tmp_path / "places.pt", "--input", "x:FP32:any")
+    kept = torch.jit.load(str(models.store / "places" / "model.pt"))
+    assert kept(torch.zeros(1, 3)).tolist() == [[0, 1, 2]]
+    assert kept(torch.zeros(1, 3, device="meta")).device.type == "meta"
+
+
+@pytest.mark.parametrize("inputs", [["x:FP32:3"], ["x:FP32:3", "serving_default_y:0:FP32:3"]])
+def test_arguments_that_are_left_are_none(tmp_path, models, inputs):
+    """A name of another framework may have a colon."""
+    file = script(tmp_path / "optional.pt", Optional())
+    variant = imported(models, "optional", file, *(part for text in inputs for part in ("--input", text)))
+    assert [entry["name"] for entry in variant["inputs"]] == [text.removesuffix(":FP32:3") for text in inputs]
+
+
 CODE = """
-import torch
 from torch import nn
 
 def make():
@@ -155,50 +124,37 @@ def test_a_checkpoint_with_its_class(tmp_path, models, monkeypatch, form):
     assert "--force" in models.refused(2, "import", "net", *arguments)
 
 
-class Evil:
-    def __reduce__(self):
-        return os.system, ("touch evil",)
+def test_values_that_compare_with_nothing(tmp_path, models):
+    """A masked value is infinite: it must not make a model one that computes something else."""
+    torch.save(nn.Sequential(*layers()).state_dict(), tmp_path / "net.pth")
+    variant = imported(models, "edges", tmp_path / "net.pth", "--class", "user_models:edges", "--input", "x:FP32:4")
+    assert [entry["shape"] for entry in variant["outputs"]] == [[2], [2], [0]]
 
 
-def bad_files(folder: Path) -> None:
-    (folder / "mynet.py").write_text(CODE)
-    (folder / "text").write_text("nothing\n")
-    torch.save(nn.Linear(3, 2).state_dict(), folder / "other.pth")
-    torch.save(Evil(), folder / "evil.pth")
-    torch.save(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 9)).state_dict(), folder / "nine.pth")
-    torch.save({"input_ids": torch.zeros(2, 4)}, folder / "one.pt")
-    script(folder / "reader.pt", Reader())
-    script(folder / "counts.pt", CountsItems())
+class Package:
+    """Stands in for an AOTInductor package, which takes minutes to compile; see test_aoti.py."""
+
+    loader = SimpleNamespace(get_metadata=lambda: {"AOTI_DEVICE_KEY": "cpu"})
+
+    def __call__(self, user, features):
+        assert user.shape == (4,) and features.shape == (4, 3)
+        return features.sum(1) + user
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["none", "--input", "x:FP32:4"], "no file none"),
-        (["text", "--input", "x:FP32:4"], "--class MODULE:CALLABLE"),
-        (["text", "--class", "mynet:make", "--input", "x:FP32:4"], "not a file of weights"),
-        (["evil.pth", "--class", "mynet:make", "--input", "x:FP32:4"], "not a file of weights"),
-        (["other.pth", "--class", "mynet:make", "--input", "x:FP32:4"], "'0.weight' is missing"),
-        (["nine.pth", "--class", "mynet:make", "--input", "x:FP32:4"], "trained with 9 classes?"),
-        (["nine.pth", "--class", "mynet:wrong", "--input", "x:FP32:4"], "returned a int"),
-        (["nine.pth", "--class", "nowhere:make", "--input", "x:FP32:4"], "No module named 'nowhere'"),
-        (["reader.pt", "--class", "mynet:make", *READER], "says itself"),
-        (["reader.pt"], "no inputs"),
-        (["reader.pt", "--input", "x:FP32:4"], "fails on inputs"),
-        (["reader.pt", *READER, *READER], "'input_ids' is given twice"),
-        (["reader.pt", "--input", "x:FLOAT:4"], "unknown type 'FLOAT'"),
-        (["reader.pt", "--input", "x:FP32:0"], "found the side '0'"),
-        (["reader.pt", *READER, "--example", "one.pt"], "has 1 of the 2 inputs"),
-        (["reader.pt", *READER, "--output", "a"], "the model returns 2 tensors"),
-        (["reader.pt", *READER, "--output", "a:any", "--output", "b"], "the model returns anyx16"),
-        (["counts.pt", "--input", "x:FP32:5"], "the first dimension must be the batch"),
-    ],
-)
-def test_what_cannot_be_served_is_refused_in_one_line(tmp_path, models, monkeypatch, arguments, said):
-    """Nothing is left in the store, and no code of a file runs."""
-    bad_files(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    code, out, err = models("import", "bad", *arguments)
-    assert code in (1, 2) and out == "" and "Traceback" not in err
-    assert said in err.strip().splitlines()[-1], err
-    assert not list(models.store.glob("*")) and not (tmp_path / "evil").exists()
+def test_a_package_has_the_batch_of_its_example(tmp_path, models, monkeypatch):
+    """A package does not say what it takes: another batch or type would be read as its own."""
+    monkeypatch.setattr(aoti, "load_package", lambda _path: Package())
+    file, example = tmp_path / "net.pt2", tmp_path / "example.pt"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("net/data/aotinductor/model/x.so", "")
+    torch.save([torch.ones(4, dtype=torch.int64), torch.rand(4, 3)], example)
+    variant = imported(models, "net", file, "--example", example)
+    assert (variant["format"], variant["batch"], variant["device"]) == ("aoti", 4, "cpu")
+    assert variant["inputs"] == [
+        {"name": "INPUT__0", "datatype": "INT64", "shape": []},
+        {"name": "INPUT__1", "datatype": "FP32", "shape": [3]},
+    ]
+    shapes = ["--input", "user:INT64:", "--input", "features:FP32:any"]
+    assert "--example FILE has it" in models.refused(2, "import", "other", str(file), *shapes)
+    line = models.refused(2, "import", "other", str(file), *shapes, "--example", str(example))
+    assert "compiled for fixed sizes" in line

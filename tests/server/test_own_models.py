@@ -11,7 +11,7 @@ from serving import SLUICE, in_background, serving
 
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
-from test_import import Detector, Ranker, Reader, script  # noqa: E402
+from user_models import Detector, Ranker, Reader, script  # noqa: E402
 
 CONFIG = """
 reader
@@ -27,7 +27,7 @@ detector
 """
 INPUTS = {
     "reader": ["--input", "input_ids:INT64:any", "--input", "attention_mask:INT64:any"],
-    "ranker": ["--input", "user:INT64:", "--input", "item:INT64:", "--input", "features:FP32:4", "--output", "score"],
+    "ranker": ["--input", "user:INT64:", "--input", "item:INT32:", "--input", "features:FP32:4", "--output", "score"],
     "detector": [
         *["--input", "image:FP32:3x8x8", "--input", "size:INT64:2", "--no-batch"],
         *["--output", "boxes:anyx4", "--output", "scores:any"],
@@ -52,8 +52,8 @@ def server(store):
         yield running
 
 
-def tensor(name: str, value: "torch.Tensor") -> dict:
-    datatype = {torch.int64: "INT64", torch.float32: "FP32"}[value.dtype]
+def tensor(name: str, value) -> dict:
+    datatype = {torch.int64: "INT64", torch.int32: "INT32", torch.float32: "FP32"}[value.dtype]
     return {"name": name, "datatype": datatype, "shape": list(value.shape), "data": value.flatten().tolist()}
 
 
@@ -105,7 +105,7 @@ def test_requests_of_several_inputs_share_a_batch(store, server):
 
 
 def test_a_recommender(store, server):
-    user, item, features = torch.tensor([3, 4, 5]), torch.tensor([60, 1, 2]), torch.rand(3, 4)
+    user, item, features = torch.tensor([3, 4, 5]), torch.tensor([60, 1, 2], dtype=torch.int32), torch.rand(3, 4)
     found = outputs(server, "ranker", user=user, item=item, features=features)
     torch.testing.assert_close(found["score"], model_of(store, "ranker")(user, item, features), rtol=1e-3, atol=1e-4)
 
@@ -137,7 +137,11 @@ IDS, MASK = torch.ones(1, 3, dtype=torch.int64), torch.ones(1, 3, dtype=torch.in
         ("reader", {"input_ids": IDS, "attention_mask": torch.cat([MASK, MASK])}, "different batch dimensions"),
         ("reader", {"input_ids": IDS * 100, "attention_mask": MASK}, "found id 100"),
         ("reader", {"input_ids": IDS, "attention_mask": MASK.float()}, "found datatype FP32"),
-        ("ranker", {"user": IDS[0], "item": IDS[0] * 70, "features": torch.ones(3, 4)}, "input 'item': found id 70"),
+        (
+            "ranker",
+            {"user": IDS[0], "item": IDS[0].int() * 70, "features": torch.ones(3, 4)},
+            "input 'item': found id 70",
+        ),
         ("detector", {"image": torch.ones(1, 3, 8, 8), "size": torch.ones(2, dtype=torch.int64)}, "expected [3,8,8]"),
     ],
 )
@@ -156,3 +160,11 @@ def test_a_batch_dimension_that_does_not_fit_is_refused_at_load(store):
         (store / "wrong").write_text(text + "\n")
         with pytest.raises(AssertionError, match=said), serving(store, "--config", "wrong", "--store", "store"):
             pass
+
+
+def test_text_is_refused(server):
+    """No model of the store takes text, and none must take its bytes for numbers."""
+    text = {"name": "input_ids", "datatype": "BYTES", "shape": [1, 2], "data": ["two", "words"]}
+    status, answer = server.call("/v2/models/reader/infer", {"inputs": [text, tensor("attention_mask", MASK)]})
+    assert status == 400
+    assert answer["error"].endswith("expected INT64; the model takes numbers, such as token ids, and no text")

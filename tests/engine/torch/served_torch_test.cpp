@@ -131,7 +131,7 @@ TEST_F(ServedTorch, RefusesRequestsThatDoNotFit) {
   EXPECT_THAT(refusal(*model, bytes.request()), HasSubstr("INPUT__0"));
   EXPECT_THAT(refusal(*model, Input(spec, 3, 1).request()), HasSubstr("allowed: 1 to 2"));
   EXPECT_THAT(refusal(*model, Input(spec, 0, 1).request()), HasSubstr("allowed: 1 to 2"));
-  EXPECT_THAT(refusal(*model, {}), HasSubstr("one input, not 0"));
+  EXPECT_THAT(refusal(*model, {}), HasSubstr("takes 1 input, not 0"));
   EXPECT_THROW((void)model->begin({}), base::RunError);
   // Two requests that fit alone.
   EXPECT_THROW((void)begin(*model, {fits, fits}), base::RunError);

@@ -2,6 +2,9 @@
 
 import ctypes
 import logging
+import os
+import re
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -58,9 +61,6 @@ def save(
     variant = describe(model.input, dtype, batch, device)
     path = folder / variant["file"]
     logging.getLogger("torch").setLevel(logging.ERROR)
-    # torch's libraries export a std::filesystem of another layout than that of the compiler here, and
-    # a package that binds to it crashes when it is loaded. What is global is bound to first.
-    ctypes.CDLL("libstdc++.so.6", mode=ctypes.RTLD_GLOBAL)
     module = model.module.to(device)
     example = model.example(batch, dtype, device)
     try:
@@ -71,10 +71,39 @@ def save(
             note(f"compiling for {variant.get('gpu_arch', 'this CPU')}, batch {batch}")
             torch._inductor.aoti_compile_and_package(program, package_path=str(path))
             note("checking")
-            package = torch._inductor.aoti_load_package(str(path))
+            package = load_package(path)
             require_close(package(example), module(example), dtype)
     except CommandError as error:
         raise run_error(f"the package of {model.name} is wrong: {error}") from error
     except Exception as error:
         raise run_error(f"{model.name} cannot be compiled by AOTInductor: {first_line(error)}") from error
     return [variant]
+
+
+def load_package(path: Path):
+    # torch's libraries export a std::filesystem of another layout than that of the compiler here, and
+    # a package that binds to it crashes when it is loaded. What is global is bound to first.
+    ctypes.CDLL("libstdc++.so.6", mode=ctypes.RTLD_GLOBAL)
+    os.environ["AOTI_RUNTIME_CHECK_INPUTS"] = "1"  # else it takes inputs of another type or shape for its own
+    return torch._inductor.aoti_load_package(str(path))
+
+
+def quietly(package) -> Callable:
+    """Runs of a package, whose errors have the reason that it prints among a hundred lines on standard error."""
+
+    def call(*tensors):
+        with tempfile.TemporaryFile() as printed:
+            saved = os.dup(2)
+            os.dup2(printed.fileno(), 2)
+            try:
+                return package(*tensors)
+            except Exception as error:
+                printed.seek(0)
+                text = printed.read().decode(errors="replace")
+                reason = re.search(r"^(?:.*Exception in aoti_torch|Error): (.*)", text, re.MULTILINE)
+                raise RuntimeError(reason[1] if reason else first_line(error)) from error
+            finally:
+                os.dup2(saved, 2)
+                os.close(saved)
+
+    return call

@@ -32,7 +32,7 @@ def build(name: str, seed: int, size: list[int] | None, sequence: int, classes: 
     torch.manual_seed(seed)
     if task == "text":
         return Model(name, task, encoder.Encoder(*names.ENCODERS[name]).eval(), [sequence])
-    settings = {} if task == "classification" else {"weights_backbone": None}
+    settings: dict = {} if task == "classification" else {"weights_backbone": None}
     if classes:
         settings["num_classes"] = classes
     with warnings.catch_warnings():

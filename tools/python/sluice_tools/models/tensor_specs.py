@@ -49,13 +49,15 @@ def parse_inputs(texts: list[str]) -> list[TensorSpec]:
     specs = []
     for text in texts:
         option = f"--input {text}"
-        parts = text.split(":")
-        if len(parts) != 3 or not parts[0]:
+        parts = text.rsplit(":", 2)  # A name may have colons, as those of TensorFlow have.
+        if len(parts) != 3 or not _is_name(parts[0]):
             raise usage_error(f"{option}: expected NAME:TYPE:SHAPE, such as image:FP32:3x224x224")
+        if parts[1] == "BYTES":
+            raise usage_error(f"{option}: BYTES is text, and a PyTorch model takes numbers: send token ids, INT64")
         if parts[1] not in TYPES:
             raise usage_error(f"{option}: unknown type '{parts[1]}', known: {', '.join(TYPES)}")
         specs.append(TensorSpec(parts[0], parts[1], parse_shape(option, parts[2])))
-    _require_different("--input", [spec.name for spec in specs])
+    require_different("--input", [spec.name for spec in specs])
     return specs
 
 
@@ -64,14 +66,18 @@ def parse_outputs(texts: list[str]) -> list[tuple[str, list[int] | None]]:
     found = []
     for text in texts:
         name, colon, shape = text.partition(":")
-        if not name:
+        if not _is_name(name):
             raise usage_error(f"--output {text}: expected NAME or NAME:SHAPE")
         found.append((name, parse_shape(f"--output {text}", shape) if colon else None))
-    _require_different("--output", [name for name, _ in found])
+    require_different("--output", [name for name, _ in found])
     return found
 
 
-def _require_different(option: str, names: list[str]) -> None:
+def _is_name(text: str) -> bool:
+    return text.isprintable() and " " not in text and text != ""
+
+
+def require_different(option: str, names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise usage_error(f"{option}: '{name}' is given twice")

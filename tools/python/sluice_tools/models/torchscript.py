@@ -81,10 +81,42 @@ def trace(module: nn.Module, example: torch.Tensor | tuple[torch.Tensor, ...]) -
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trace = torch.jit.freeze(torch.jit.trace(module, example, strict=False, check_trace=False))
-    # A trace fixes the device of every tensor that the model makes: it would fail on the other.
-    if "Device = prim::Constant" in str(trace.inlined_graph):
-        raise run_error("its trace names a device, so one file cannot serve every device")
+    free_of_devices(trace)
     return trace
+
+
+def free_of_devices(script: torch.jit.ScriptModule) -> None:
+    """A trace names the device on which the model made a tensor, and would fail on another one. Such a tensor is made
+    where the first input is instead. `script` must be frozen."""
+    source = next((value for value in list(script.graph.inputs())[1:] if str(value.type()) == "Tensor"), None)
+    if source is None:
+        return
+    for node in list(_nodes(script.graph)):
+        for i, value in enumerate(list(node.inputs())):
+            if value.node().kind() == "prim::Constant" and str(value.type()) == "Device":
+                device = script.graph.create("prim::device", [source], 1)
+                device.output().setType(torch._C.DeviceObjType.get())
+                # Before each use, because a block of a split model passes on tensors only.
+                device.insertBefore(node)
+                node.replaceInput(i, device.output())
+
+
+def _nodes(block):
+    for node in block.nodes():
+        yield node
+        for inner in node.blocks():
+            yield from _nodes(inner)
+
+
+def operators() -> set[str]:
+    """Those that this process knows."""
+    return {schema.name for schema in torch._C._jit_get_all_schemas()}
+
+
+def require_operators(script: torch.jit.ScriptModule, linked: set[str]) -> None:
+    """Refuses operators that the code of a user has added, because the server does not run that code."""
+    for kind in sorted({node.kind() for node in _nodes(script.inlined_graph)} & (operators() - linked)):
+        raise run_error(f"it needs the operator {kind}, which its code adds and the server does not have")
 
 
 def _require_same(script: torch.jit.ScriptModule, model: Model, dtype: torch.dtype) -> None:

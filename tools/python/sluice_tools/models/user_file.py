@@ -4,6 +4,7 @@ import importlib
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -58,11 +59,11 @@ def _make(maker: str) -> nn.Module:
     print(f"sluice models: runs the code of {maker}", file=sys.stderr)
     sys.path.insert(0, str(Path.cwd()))
     try:
-        made = importlib.import_module(name)
+        made: Any = importlib.import_module(name)
         for part in attribute.split("."):
             made = getattr(made, part)
         module = made()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise usage_error(f"--class {maker}: {first_line(error)}") from error
     if not isinstance(module, nn.Module):
         raise usage_error(f"--class {maker}: returned a {type(module).__name__}, not a torch.nn.Module")
