@@ -1,5 +1,6 @@
 """`sluice models import`: models of users, with random weights."""
 
+import os
 import zipfile
 from types import SimpleNamespace
 
@@ -158,3 +159,16 @@ def test_a_package_has_the_batch_of_its_example(tmp_path, models, monkeypatch):
     assert "--example FILE has it" in models.refused(2, "import", "other", str(file), *shapes)
     line = models.refused(2, "import", "other", str(file), *shapes, "--example", str(example))
     assert "compiled for fixed sizes" in line
+
+
+def test_the_reason_that_a_package_prints_is_the_error(capfd):
+    """LibTorch prints it among a hundred lines, and raises the name of a function."""
+
+    def fail():
+        os.write(2, b"[E1] Exception in aoti_torch: no such row\nframe #0: main\n")
+        raise RuntimeError("run_func_()")
+
+    with pytest.raises(RuntimeError, match=r"^no such row$"):
+        aoti.quietly(fail)()
+    os.write(2, b"after")
+    assert capfd.readouterr().err == "after"
