@@ -47,7 +47,7 @@ struct TensorSpec {
   std::string name;
   DataType type = DataType::kFp32;
   std::vector<std::int64_t> shape;
-  /// The elements are ids from 0 that end before this one. Nothing: any values. For kInt64.
+  /// The elements are ids from 0 that end before this one. Nothing: any values. Integers only.
   std::optional<std::int64_t> id_end{};
 };
 
