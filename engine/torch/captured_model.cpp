@@ -75,7 +75,7 @@ Capture CapturedModel::capture(std::size_t rows) const {
   workspace_->stream().wait();
   Capture made;
   made.inputs = zero_batch(inputs(), rows, parts().device);
-  torch::jit::Stack stack = arguments(made.inputs);
+  torch::jit::Stack stack = parts().arguments(made.inputs);
   for (const Step& step : parts().steps) {
     made.state.push_back(memory_of(stack));
     StreamCapture block(workspace_->pool());

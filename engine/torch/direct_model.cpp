@@ -69,7 +69,7 @@ std::unique_ptr<Batch> DirectModel::begin(std::span<const std::vector<Tensor>> r
   return run([&] {
     Tensors batch = pack(inputs(), requests, rows);
     for (at::Tensor& tensor : batch) tensor = tensor.to(parts().device);
-    return std::make_unique<DirectBatch>(*this, arguments(batch), rows, items);
+    return std::make_unique<DirectBatch>(*this, parts().arguments(batch), rows, items);
   });
 }
 

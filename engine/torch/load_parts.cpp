@@ -51,8 +51,8 @@ ModelParts script_parts(std::shared_ptr<const ScriptGraph> graph, const StoredMo
     if (may_be_ids(parts.inputs[i].type)) parts.inputs[i].id_end = graph->id_ends()[i];
   }
   parts.steps = graph->blocks(options.cuts);
-  parts.arguments = [graph = std::move(graph)](const Tensors& batch) {
-    return graph->arguments(batch);
+  parts.arguments = [graph = std::move(graph), batched = stored.batched](const Tensors& batch) {
+    return graph->arguments(batched ? batch : without_batch(batch));
   };
   return parts;
 }
@@ -73,8 +73,9 @@ ModelParts compiled_parts(const StoredModel& stored, const c10::Device& device,
         for (std::size_t i = 0; i < own.size(); ++i) own[i].copy_(stack.at(i).toTensor());
         stack = {network->run()};
       });
-  parts.arguments = [](const Tensors& batch) {
-    return torch::jit::Stack(batch.begin(), batch.end());
+  parts.arguments = [batched = stored.batched](const Tensors& batch) {
+    const Tensors items = batched ? batch : without_batch(batch);
+    return torch::jit::Stack(items.begin(), items.end());
   };
   return parts;
 }

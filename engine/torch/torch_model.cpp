@@ -64,7 +64,7 @@ std::size_t TorchModel::rows_for(std::size_t items) const {
 }
 
 torch::jit::Stack TorchModel::run_on_zeros(std::size_t rows) const {
-  torch::jit::Stack stack = arguments(zero_batch(inputs(), rows, parts_.device));
+  torch::jit::Stack stack = parts_.arguments(zero_batch(inputs(), rows, parts_.device));
   for (const Step& step : parts_.steps) step(stack);
   return stack;
 }

@@ -32,7 +32,8 @@ struct ModelParts {
   std::vector<Step> steps{};
   /// Why a model on a GPU runs without CUDA graphs. Empty: it has them, or cannot have them.
   std::string uncaptured{};
-  /// The stack for the first step, for the inputs on `device`.
+  /// The stack for the first step, for the inputs on `device`. They have a first dimension of 1 if
+  /// the model has no batch dimension.
   std::function<torch::jit::Stack(const Tensors&)> arguments{};
 };
 
@@ -65,10 +66,6 @@ class TorchModel : public ServedModel {
   /// was given `rows` items returned another number.
   [[nodiscard]] std::vector<NamedTensor> named_outputs(const torch::jit::Stack& stack,
                                                        std::size_t rows) const;
-  /// The stack for the first step.
-  [[nodiscard]] torch::jit::Stack arguments(const Tensors& batch) const {
-    return parts_.arguments(batched() ? batch : without_batch(batch));
-  }
   /// Runs all steps on zeros.
   [[nodiscard]] torch::jit::Stack run_on_zeros(std::size_t rows) const;
 

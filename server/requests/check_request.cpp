@@ -25,7 +25,9 @@ std::string names_of(const std::vector<TensorSpec>& specs) {
 bool fits(const TensorSpec& spec, const std::vector<std::int64_t>& shape) {
   if (shape.size() != spec.shape.size() + 1) return false;
   for (std::size_t i = 0; i < spec.shape.size(); ++i) {
-    if (spec.shape[i] >= 0 && spec.shape[i] != shape[i + 1]) return false;
+    const bool any = spec.shape[i] < 0;
+    // No model was tried with nothing.
+    if (any ? shape[i + 1] < 1 : spec.shape[i] != shape[i + 1]) return false;
   }
   return true;
 }

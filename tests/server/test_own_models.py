@@ -24,6 +24,7 @@ ranker
 detector
   path detector
   batch-size 0
+  blocks 2
 """
 INPUTS = {
     "reader": ["--input", "input_ids:INT64:any", "--input", "attention_mask:INT64:any"],
@@ -42,6 +43,8 @@ def store(tmp_path_factory):
         file = script(folder / f"{name}.pt", module)
         command = [SLUICE, "models", "import", name, file, *INPUTS[name], "--store", folder / "store"]
         subprocess.run(command, check=True, env={**os.environ, "SLUICE_PYTHON": sys.executable})
+    split = [SLUICE, "split", "detector", "-c", "2", "--cpu", "-s", "1", "-r", "2", "--store", "store"]
+    subprocess.run(split, check=True, cwd=folder, stdout=subprocess.DEVNULL)
     (folder / "models").write_text(CONFIG)
     return folder
 
@@ -142,6 +145,7 @@ IDS, MASK = torch.ones(1, 3, dtype=torch.int64), torch.ones(1, 3, dtype=torch.in
             {"user": IDS[0], "item": IDS[0].int() * 70, "features": torch.ones(3, 4)},
             "input 'item': found id 70",
         ),
+        ("reader", {"input_ids": IDS[:, :0], "attention_mask": MASK[:, :0]}, "found shape [1,0], expected [batch,-1]"),
         ("detector", {"image": torch.ones(1, 3, 8, 8), "size": torch.ones(2, dtype=torch.int64)}, "expected [3,8,8]"),
     ],
 )
