@@ -79,6 +79,17 @@ def test_a_trace_follows_its_inputs(tmp_path, models):
     torch.testing.assert_close(found["pooled"], module(ids, mask)["pooled"], rtol=1e-3, atol=1e-4)
 
 
+def test_names_are_those_of_the_class(tmp_path, models):
+    torch.save(Masked().state_dict(), tmp_path / "masked.pth")
+    torch.save([torch.ones(2, 7, dtype=torch.int64)] * 2, tmp_path / "example.pt")
+    checkpoint = [tmp_path / "masked.pth", "--class", "user_models:Masked", "--example", tmp_path / "example.pt"]
+    variant = imported(models, "masked", *checkpoint)
+    assert [(entry["name"], entry["shape"]) for entry in variant["inputs"]] == [
+        ("input_ids", [7]),
+        ("attention_mask", [7]),
+    ]
+
+
 def test_a_trace_of_a_user_follows_its_inputs(tmp_path, models):
     torch.jit.save(torch.jit.trace(Places(), torch.ones(2, 64)), str(tmp_path / "places.pt"))
     imported(models, "places", tmp_path / "places.pt", "--input", "x:FP32:any")
