@@ -76,7 +76,7 @@ as_user sluice doctor --gpu sim || fail "sluice doctor --gpu sim finds a problem
 as_user sluice demo --gpu sim --seconds-per-phase 3 || fail "sluice demo failed"
 grep -E 'device' "$work/said" || fail "sluice demo printed no table"
 inside sluice doctor --gpu sim || [[ $2 == wheel ]] || fail "sluice doctor fails as root"
-as_user sluice report results || fail "sluice report needs more than python3 for a run without a trace"
+as_user sh -c 'sluice report results/demo-*' || fail "sluice report needs more than python3 for a run without a trace"
 grep -q '^page: ' "$work/said" || fail "sluice report names no page"
 as_user sluice bench programs --help || true # the wheel has no laboratory
 grep -q 'usage: sluice bench programs' "$work/said" || { [[ $2 == wheel ]] && grep -q 'sluice-lab' "$work/said"; } ||
