@@ -11,7 +11,7 @@ from serving import SLUICE, in_background, serving
 
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
-from user_models import Detector, Ranker, Reader, script  # noqa: E402
+from user_models import Detector, Masked, Ranker, Reader, script  # noqa: E402
 
 CONFIG = """
 reader
@@ -21,6 +21,9 @@ reader
 ranker
   path ranker
   batch-size 4
+masked
+  path masked
+  batch-size 4
 detector
   path detector
   batch-size 0
@@ -28,6 +31,7 @@ detector
 """
 INPUTS = {
     "reader": ["--input", "input_ids:INT64:any", "--input", "attention_mask:INT64:any"],
+    "masked": ["--input", "input_ids:INT64:any", "--input", "attention_mask:INT64:any"],
     "ranker": ["--input", "user:INT64:", "--input", "item:INT32:", "--input", "features:FP32:4", "--output", "score"],
     "detector": [
         *["--input", "image:FP32:3x8x8", "--input", "size:INT64:2", "--no-batch"],
@@ -40,8 +44,11 @@ INPUTS = {
 def store(tmp_path_factory):
     folder = tmp_path_factory.mktemp("own")
     for name, module in (("reader", Reader()), ("ranker", Ranker()), ("detector", Detector())):
-        file = script(folder / f"{name}.pt", module)
-        command = [SLUICE, "models", "import", name, file, *INPUTS[name], "--store", folder / "store"]
+        script(folder / f"{name}.pt", module)
+    ids = torch.ones(2, 5, dtype=torch.int64)
+    torch.jit.save(torch.jit.trace(Masked().eval(), (ids, ids), strict=False), str(folder / "masked.pt"))
+    for name in INPUTS:
+        command = [SLUICE, "models", "import", name, folder / f"{name}.pt", *INPUTS[name], "--store", folder / "store"]
         subprocess.run(command, check=True, env={**os.environ, "SLUICE_PYTHON": sys.executable})
     split = [SLUICE, "split", "detector", "-c", "2", "--cpu", "-s", "1", "-r", "2", "--store", "store"]
     subprocess.run(split, check=True, cwd=folder, stdout=subprocess.DEVNULL)
@@ -83,6 +90,14 @@ def test_a_mask_is_an_input_like_any_other(store, server):
     wanted = model_of(store, "reader")(ids, mask)
     for name in ("hidden", "logits"):
         torch.testing.assert_close(found[name], wanted[name], rtol=1e-3, atol=1e-4)
+
+
+def test_a_trace_runs_on_the_device_of_the_server(store, server):
+    """It was made on the CPU. With a GPU, the tensors that it makes must be there."""
+    ids, mask = torch.tensor([[1, 2, 3], [5, 6, 0]]), torch.tensor([[1, 1, 1], [1, 1, 0]])
+    found = outputs(server, "masked", input_ids=ids, attention_mask=mask)
+    wanted = model_of(store, "masked")(ids, mask)["pooled"]
+    torch.testing.assert_close(found["pooled"], wanted, rtol=1e-3, atol=1e-4)
 
 
 def test_requests_of_several_inputs_share_a_batch(store, server):
@@ -145,6 +160,7 @@ IDS, MASK = torch.ones(1, 3, dtype=torch.int64), torch.ones(1, 3, dtype=torch.in
             {"user": IDS[0], "item": IDS[0].int() * 70, "features": torch.ones(3, 4)},
             "input 'item': found id 70",
         ),
+        ("masked", {"input_ids": IDS * 100, "attention_mask": MASK}, "found id 100"),
         ("reader", {"input_ids": IDS[:, :0], "attention_mask": MASK[:, :0]}, "found shape [1,0], expected [batch,-1]"),
         ("detector", {"image": torch.ones(1, 3, 8, 8), "size": torch.ones(2, dtype=torch.int64)}, "expected [3,8,8]"),
     ],
