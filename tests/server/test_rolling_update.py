@@ -3,6 +3,8 @@
 The whole run (20 updates at 500 requests a second, through HAProxy and nginx, which Debian has):
 
     SLUICE_TEST_PROGRAM=build/bin/sluice python tests/server/test_rolling_update.py --updates 20 --rate 500
+
+The same with tritonserver instead (PyPI's nvidia-pytriton): PYTHONPATH=tools/python, --triton PROGRAM
 """
 
 import argparse
@@ -26,7 +28,7 @@ import pytest
 SLUICE = os.environ.get("SLUICE_TEST_PROGRAM", "sluice")
 PATIENCE_S = 60
 TENSOR = {"name": "input0", "datatype": "FP32", "shape": [1, 2], "data": [1.0, 2.0]}
-BODY = json.dumps({"inputs": [TENSOR]}).encode()
+OUTPUT = {"name": "output0", "parameters": {"binary_data": True}}
 
 # A server is seen to be down after 0.6 s, and it takes requests for 2 s.
 HAPROXY = """
@@ -43,7 +45,7 @@ frontend clients
   bind 127.0.0.1:{port} {protocol}
   default_backend servers
 backend servers
-  option httpchk HEAD /v2/health/ready
+  option httpchk {method} /v2/health/ready
   default-server check inter 200ms fall 2 rise 2 {protocol}
   server one 127.0.0.1:{one} check port {one_http} check-proto h1
   server two 127.0.0.1:{two} check port {two_http} check-proto h1
@@ -99,6 +101,9 @@ def program(name: str) -> str | None:
 class Server:
     """One of the two. Its ports stay the same over its updates."""
 
+    names = ("input0", "output0")
+    probe = "HEAD"
+
     def __init__(self, grpc_port: int, http_port: int):
         self.grpc_port = grpc_port
         self.http_port = http_port
@@ -122,12 +127,37 @@ class Server:
         self.start()
 
 
+def triton(program: str, folder: Path) -> type[Server]:
+    """A Server that is a tritonserver, with a model that has the name and the shapes of ours."""
+    from sluice_tools.bench.serve import peers
+
+    found = peers.find(program)
+    assert found
+    model = peers.PeerModel("dummy", "echo", 8, ("INPUT0", (2,)), ("OUTPUT0", (2,)))
+
+    class Triton(Server):
+        names = ("INPUT0", "OUTPUT0")
+        probe = "GET"  # It does not answer HEAD.
+
+        def start(self) -> None:
+            place = folder / f"{self.http_port}"
+            started = peers.Triton(found, place, [model], None, ports=(self.grpc_port, self.http_port))
+            started.wait_ready()
+            self.process = started.process
+
+        def end(self) -> None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(PATIENCE_S)
+
+    return Triton
+
+
 @contextlib.contextmanager
-def balancer(name: str, folder: Path, ports: dict[str, int]) -> Iterator[None]:
+def balancer(name: str, folder: Path, ports: dict[str, int], probe: str) -> Iterator[None]:
     text, command = BALANCERS[name]
     config = folder / f"{name}.conf"
     protocol = "proto h2" if name.endswith("grpc") else ""
-    config.write_text(text.format(folder=folder, protocol=protocol, **ports))
+    config.write_text(text.format(folder=folder, protocol=protocol, method=probe, **ports))
     path = program(command[0])
     assert path
     process = subprocess.Popen([path, *command[1:], config], stderr=subprocess.PIPE)
@@ -147,11 +177,16 @@ def balancer(name: str, folder: Path, ports: dict[str, int]) -> Iterator[None]:
 class Load:
     """Clients that keep their connections, and together send `rate` requests a second."""
 
-    def __init__(self, port: int, rate: float, clients: int = 20):
+    def __init__(self, port: int, rate: float, names: tuple[str, str], clients: int = 20):
         self._port = port
+        self._names = names
+        tensors = {"inputs": [TENSOR | {"name": names[0]}], "outputs": [OUTPUT | {"name": names[1]}]}
+        self._body = json.dumps(tensors).encode()
         self._pause_s = clients / rate
         self._clients = clients
-        self._head = f"POST /v2/models/dummy/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(BODY)}\r\n\r\n".encode()
+        self._head = (
+            f"POST /v2/models/dummy/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(self._body)}\r\n\r\n".encode()
+        )
         self.results: collections.Counter = collections.Counter()
         self.running = True
 
@@ -178,7 +213,7 @@ class Load:
             connection[1].close()
 
     async def _ask(self, reader, writer) -> tuple[bool, str]:
-        writer.write(self._head + BODY)
+        writer.write(self._head + self._body)
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
         await reader.readexactly(int(fields.get("content-length", 0)))
@@ -193,7 +228,7 @@ class GrpcLoad(Load):
         from tritonclient.grpc import service_pb2
 
         request = service_pb2.ModelInferRequest(model_name="dummy")
-        request.inputs.add(name="input0", datatype="FP32", shape=[1, 2])
+        request.inputs.add(name=self._names[0], datatype="FP32", shape=[1, 2])
         request.raw_input_contents.append(bytes(8))
         async with grpc.aio.insecure_channel(f"127.0.0.1:{self._port}") as channel:
             self._call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
@@ -214,18 +249,21 @@ class GrpcLoad(Load):
                 self.results[f"{error.code()}: {error.details()}"] += 1
 
 
-def roll(name: str, folder: Path, updates: int, rate: float) -> collections.Counter:
+def roll(
+    name: str, folder: Path, updates: int, rate: float, kind_of_server: type[Server] = Server
+) -> collections.Counter:
     """The results of all requests: HTTP codes, and names of errors."""
     names = ("port", "one_grpc", "two_grpc", "one_http", "two_http")
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     kind = "grpc" if name.endswith("grpc") else "http"
     ports |= {server: ports[f"{server}_{kind}"] for server in ("one", "two")}
-    servers = [Server(ports[f"{server}_grpc"], ports[f"{server}_http"]) for server in ("one", "two")]
+    servers = [kind_of_server(ports[f"{server}_grpc"], ports[f"{server}_http"]) for server in ("one", "two")]
     load = GrpcLoad if kind == "grpc" else Load
     try:
-        with balancer(name, folder, ports):
+        with balancer(name, folder, ports, kind_of_server.probe):
             time.sleep(1)
-            return asyncio.run(update_under_load(servers, load(ports["port"], rate), updates))
+            clients = load(ports["port"], rate, kind_of_server.names)
+            return asyncio.run(update_under_load(servers, clients, updates))
     finally:
         for server in servers:
             server.process.kill()
@@ -259,12 +297,14 @@ def main() -> int:
     parser.add_argument("--updates", type=int, default=20)
     parser.add_argument("--rate", type=float, default=500, help="requests a second")
     parser.add_argument("--balancer", choices=BALANCERS, action="append")
+    parser.add_argument("--triton", metavar="PROGRAM", help="roll two of this tritonserver instead")
     options = parser.parse_args()
     lost = 0
     for name in options.balancer or BALANCERS:
         begin = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
-            results = roll(name, Path(folder), options.updates, options.rate)
+            server = triton(options.triton, Path(folder)) if options.triton else Server
+            results = roll(name, Path(folder), options.updates, options.rate, server)
         seconds = time.monotonic() - begin
         count = sum(results.values())
         print(f"{name}: {options.updates} updates in {seconds:.0f} s, {count} requests: {dict(results)}", flush=True)

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import socket
+import subprocess
 import sys
 import sysconfig
 import time
@@ -129,7 +130,15 @@ class Triton:
 
     counts_receiving = False
 
-    def __init__(self, found: Installation, folder: Path, models: list[PeerModel], device: int | None, prefix: tuple):
+    def __init__(
+        self,
+        found: Installation,
+        folder: Path,
+        models: list[PeerModel],
+        device: int | None,
+        prefix: tuple = (),
+        ports: tuple = (),
+    ):
         shutil.rmtree(folder, ignore_errors=True)
         for model in models:
             version = folder / "models" / model.name / "1"
@@ -138,7 +147,7 @@ class Triton:
             if model.backend != "identity":
                 (version / "model.py").write_text(_program(model.backend))
         found.link_backends(folder / "backends")
-        self.port, self.http_port = _free_ports(2)
+        self.port, self.http_port = ports or _free_ports(2)
         self._regions = f"sluice-bench-{os.getpid()}-{self.port}-"
         words = [found.program, "--model-repository", folder / "models", "--backend-directory", folder / "backends"]
         words += ["--grpc-address", "127.0.0.1", "--grpc-port", self.port]
@@ -152,8 +161,12 @@ class Triton:
         self._program = Program([str(word) for word in (*prefix, *words)], environment, log=folder / "log")
 
     @property
+    def process(self) -> subprocess.Popen:
+        return self._program.process
+
+    @property
     def pid(self) -> int:
-        return self._program.process.pid
+        return self.process.pid
 
     def wait_ready(self) -> None:
         """Raises RuntimeError if it does not get ready."""
