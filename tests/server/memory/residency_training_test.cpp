@@ -147,13 +147,15 @@ TEST_F(ResidencyTest, TrainingGivesItsMemoryToAModelThatIsBeingLoaded) {
     EXPECT_TRUE(room.make(30 * kMiB));
     EXPECT_TRUE(a.loaded()) << "it is in use";
     EXPECT_THAT(trainer.orders(), ElementsAre(shm::MemoryOrder::kDrop));
-    EXPECT_LE(trainer.memory().held, 50 * kMiB);
-    EXPECT_GE(trainer.memory().held, 48 * kMiB);
+    // The grant may have grown by the 10 before.
+    const std::uint64_t left = trainer.memory().held;
+    EXPECT_LE(left, 60 * kMiB);
+    EXPECT_GE(left, 48 * kMiB);
     std::this_thread::sleep_for(milliseconds(50));
-    EXPECT_LE(trainer.memory().grant, 50 * kMiB) << "nobody else is promised the room";
+    EXPECT_LE(trainer.memory().grant, left) << "nobody else is promised the room";
     held_ = 35 * kMiB;  // the model has taken 25
     std::this_thread::sleep_for(milliseconds(50));
-    EXPECT_LE(trainer.memory().grant, 50 * kMiB);
+    EXPECT_LE(trainer.memory().grant, left);
   }
   EXPECT_TRUE(eventually([&] { return trainer.memory().grant > 60 * kMiB; }));
   EXPECT_LE(trainer.memory().grant, 65 * kMiB);
