@@ -5,29 +5,37 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <mutex>
 #include <string>
 #include <vector>
 
 namespace {
 std::vector<std::string> g_calls;
 std::uint64_t g_next = 100;
+
+/// Other tests of this program call from several threads.
+void note(const std::string& call) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  g_calls.push_back(call);
+}
 }  // namespace
 
 // sluice.h looks the functions up among the symbols of the whole process.
 extern "C" {
 __attribute__((visibility("default"))) std::uint64_t sluice_v1_job_announce(std::uint64_t start) {
-  g_calls.push_back("announce " + std::to_string(start));
+  note("announce " + std::to_string(start));
   return g_next++;
 }
 __attribute__((visibility("default"))) void sluice_v1_job_cancel(std::uint64_t job) {
-  if (job != 0) g_calls.push_back("cancel " + std::to_string(job));
+  if (job != 0) note("cancel " + std::to_string(job));
 }
 __attribute__((visibility("default"))) std::uint64_t sluice_v1_job_begin(std::uint64_t announced) {
-  g_calls.push_back("begin " + std::to_string(announced));
+  note("begin " + std::to_string(announced));
   return 7;
 }
 __attribute__((visibility("default"))) void sluice_v1_job_end(std::uint64_t job) {
-  g_calls.push_back("end " + std::to_string(job));
+  note("end " + std::to_string(job));
 }
 }
 
