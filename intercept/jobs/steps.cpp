@@ -59,13 +59,13 @@ void Steps::job_ended(std::uint64_t now) noexcept {
 
 bool Steps::in_flight(std::uint64_t now) const noexcept {
   if (in_flight_ < kInFlight || waited_ >= given_ || !launches_on(now)) return false;
-  const bool of_jobs = target_.any() && !target_.of_steps;
-  const bool may_have_windows = windows_ && !of_jobs && lower_clients(client_, now).id != 0;
+  const bool may_have_windows =
+      windows_ && !has_target_of_jobs() && lower_clients(client_, now).id != 0;
   return may_have_windows && (in_flight_ < kNeverKnown || !law_->learning());
 }
 
 bool Steps::launches_on(std::uint64_t now) const noexcept {
-  const auto pause = static_cast<double>(now - std::min(now, launched_ns_));
+  const auto pause = static_cast<double>(since(now, launched_ns_));
   return now >= launched_ns_ && pause < kPauseNs * client_.time_scale();
 }
 
@@ -157,8 +157,7 @@ std::uint64_t Steps::window(const Period& ended, std::uint64_t now) noexcept {
   const std::uint64_t below = lower.busy ? lower.id : 0;
   anybody_below_ = lower.id != 0;
   if (below != 0) law_->neighbours(below);
-  const bool of_jobs = target_.any() && !target_.of_steps;
-  if (below == 0 || of_jobs || (open_since_ns_ != 0 && !law_->stays_open())) return 0;
+  if (below == 0 || has_target_of_jobs() || (open_since_ns_ != 0 && !law_->stays_open())) return 0;
   const bool queued = any_after(ended.number);
   if (!all_usual(ended.number) || (!queued && !law_->is_usual(ended.kind))) return 0;
   const std::uint64_t window_ns = law_->window_ns();
@@ -178,7 +177,7 @@ void Steps::show() noexcept {
   StepState state = StepState::kWindows;
   if (jobs_ >= kJobsWithout || steps.ended.load(kRelaxed) == 0) {
     state = StepState::kNone;
-  } else if (target_.any() && !target_.of_steps) {
+  } else if (has_target_of_jobs()) {
     state = StepState::kJobs;
   } else if (law_->learning()) {
     state = StepState::kLearning;

@@ -74,6 +74,9 @@ class Steps {
   };
   Period end_period(std::uint64_t now_ns, std::uint64_t launches) noexcept;
   [[nodiscard]] bool ends_step(const Waits::Wait& wait, std::uint64_t now_ns) const noexcept;
+  [[nodiscard]] bool has_target_of_jobs() const noexcept {
+    return target_.any() && !target_.of_steps;
+  }
   [[nodiscard]] bool launches_on(std::uint64_t now_ns) const noexcept;
   [[nodiscard]] bool any_after(std::uint64_t period) const noexcept;
   [[nodiscard]] bool all_usual(std::uint64_t after) const noexcept;
