@@ -79,6 +79,15 @@ void RunTest::wait_for_jobs(const std::string& model, std::size_t count) const {
       << model << " has no jobs: " << read("stderr.txt") << read("logs/" + model + ".out");
 }
 
+std::unique_ptr<Process> RunTest::start_two_models(int exp_dur) {
+  json experiment = two_models();
+  experiment["exp_dur"] = exp_dur;
+  write_experiment(experiment);
+  auto process = start("sluice-run", {"exp.json", "--gpu", "sim"});
+  wait_for_jobs("critical");
+  return process;
+}
+
 std::vector<pid_t> RunTest::worker_pids() const {
   std::vector<pid_t> pids;
   const json list = json::parse(read("logs/models_pid.json"), nullptr, false);

@@ -34,6 +34,8 @@ class RunTest : public testing::Test {
 
   /// Waits until a model's log has `count` jobs.
   void wait_for_jobs(const std::string& model, std::size_t count = 1) const;
+  /// `sluice run` of two_models() for `exp_dur` seconds. Returns when there are critical jobs.
+  [[nodiscard]] std::unique_ptr<Process> start_two_models(int exp_dur);
   [[nodiscard]] std::size_t jobs(const std::string& model) const;
   /// The workers, from models_pid.json.
   [[nodiscard]] std::vector<pid_t> worker_pids() const;

@@ -294,11 +294,7 @@ TEST_F(RunTest, NothingIsLeftOfAReplacedRun) {
 }
 
 TEST_F(RunTest, CtrlCEndsWorkersAndKeepsLogs) {
-  json experiment = two_models();
-  experiment["exp_dur"] = 3000;
-  write_experiment(experiment);
-  const auto process = start("sluice-run", {"exp.json", "--gpu", "sim"});
-  wait_for_jobs("critical");
+  const auto process = start_two_models(3000);
   process->signal(SIGINT);
   EXPECT_EQ(process->wait(test::kProgramPatience), 130) << read("stderr.txt");
   EXPECT_EQ(json::parse(read("logs/results.json"))["stopped_by"], "a signal");
@@ -309,11 +305,7 @@ TEST_F(RunTest, CtrlCEndsWorkersAndKeepsLogs) {
 // Prevents: the board, the socket or their folder stay, because killed workers remove nothing.
 // Seen to fail without remove_what_a_killed_controller_left(): 5 s, and two files.
 TEST_F(RunTest, NothingIsLeftOfAKilledController) {
-  json experiment = two_models();
-  experiment["exp_dur"] = 60000;
-  write_experiment(experiment);
-  const auto process = start("sluice-run", {"exp.json", "--gpu", "sim"});
-  wait_for_jobs("critical");
+  const auto process = start_two_models(60000);
   const std::string session = "run-" + std::to_string(process->pid());
   const auto controller = static_cast<pid_t>(test::Look(session).board().controller_pid.load());
   ASSERT_GT(controller, 0);
@@ -327,11 +319,7 @@ TEST_F(RunTest, NothingIsLeftOfAKilledController) {
 }
 
 TEST_F(RunTest, AWorkerThatDiesIsReportedAndTheOthersGoOn) {
-  json experiment = two_models();
-  experiment["exp_dur"] = 3000;
-  write_experiment(experiment);
-  const auto process = start("sluice-run", {"exp.json", "--gpu", "sim"});
-  wait_for_jobs("critical");
+  const auto process = start_two_models(3000);
   const auto workers = worker_pids();
   ASSERT_EQ(workers.size(), 2U);
   kill(workers[1], SIGKILL);
@@ -350,11 +338,7 @@ TEST_F(RunTest, AWorkerThatDiesIsReportedAndTheOthersGoOn) {
 
 // Prevents: a run of hours whose table is lost because its disk is full at the end.
 TEST_F(RunTest, AFullDiskTakesFilesAndNotTheTable) {
-  json experiment = two_models();
-  experiment["exp_dur"] = 5;
-  write_experiment(experiment);
-  const auto process = start("sluice-run", {"exp.json", "--gpu", "sim"});
-  wait_for_jobs("critical");
+  const auto process = start_two_models(5);
   for (const char* name : {"status.json", "results.json", "results.csv"}) {
     std::filesystem::create_symlink("/dev/full", folder_.path() / "logs" / name);
   }
@@ -368,11 +352,7 @@ TEST_F(RunTest, AFullDiskTakesFilesAndNotTheTable) {
 }
 
 TEST_F(RunTest, ARunWhoseWorkersAllDieFails) {
-  json experiment = two_models();
-  experiment["exp_dur"] = 3000;
-  write_experiment(experiment);
-  const auto process = start("sluice-run", {"exp.json", "--gpu", "sim"});
-  wait_for_jobs("critical");
+  const auto process = start_two_models(3000);
   for (const pid_t worker : worker_pids()) kill(worker, SIGKILL);
   EXPECT_EQ(process->wait(test::kProgramPatience), 1);
   expect_nothing_left();
@@ -380,11 +360,7 @@ TEST_F(RunTest, ARunWhoseWorkersAllDieFails) {
 
 TEST_F(RunTest, WorkersDieWithARunnerThatIsKilled) {
   // Otherwise a replay would occupy the GPU indefinitely.
-  json experiment = two_models();
-  experiment["exp_dur"] = 3000;
-  write_experiment(experiment);
-  const auto process = start("sluice-run", {"exp.json", "--gpu", "sim"});
-  wait_for_jobs("critical");
+  const auto process = start_two_models(3000);
   process->signal(SIGKILL);
   EXPECT_EQ(process->wait(test::kProgramPatience), 137);
   expect_nothing_left();
