@@ -39,11 +39,12 @@ TEST(JobTimes, KeepsTheLast64InOrder) {
 TEST(JobTimes, AReaderNeverConfusesJobs) {
   const auto times = std::make_unique<JobTimes>();
   std::atomic<bool> over{false};
+  std::atomic<std::uint64_t> looks{0};
   std::thread owner([&] {
-    for (std::uint64_t job = 1; job <= 2'000'000; ++job) times->add(job);
+    // The reader may not have run by then.
+    for (std::uint64_t job = 1; job <= 2'000'000 || looks.load() == 0; ++job) times->add(job);
     over.store(true);
   });
-  std::uint64_t looks = 0;
   while (!over.load()) {
     const JobTimes::Recent recent = times->recent();
     ++looks;
