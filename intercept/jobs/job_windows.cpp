@@ -34,7 +34,10 @@ void Jobs::end_step(const Wait& wait, std::uint64_t now) noexcept {
   const Steps::End end = steps_.wait_returned(wait, now, client_.launches());
   if (!end.ended) return;
   g_process.forget_remembered();
-  if (end.first && !has_target()) close_without_trial();
+  if (end.first && !has_target()) {
+    close_without_trial();
+    trials_.decide_nothing();
+  }
   if (end.close && window_ns_ != 0) close_window(now);
   if (end.window_ns != 0 && closed_ns_ != 0) give_window(now, now + end.window_ns);
   Trace* const traced = g_process.trace.load();

@@ -209,6 +209,23 @@ TEST_F(StepsOf, AnEventMayEndWhileAnotherThreadWaitsForIt) {
   EXPECT_TRUE(eventually([this] { return !in_job(); })) << "its work is done";
 }
 
+// Prevents: `status` shows a trial of the time when the program had jobs, for ever.
+TEST_F(StepsOf, TheLawOfJobsIsNotShownBesideThem) {
+  start();
+  drains_ = true;
+  const auto shown = [this] { return shm::CloseWord::unpack(slot().close_state.load()).state; };
+  for (int i = 0; i < 100 && shown() == shm::CloseState::kUnknown; ++i) {
+    give();
+    ASSERT_TRUE(eventually([this] { return finished_ == given_; }));
+    ASSERT_EQ(::cuStreamSynchronize(stream_), CUDA_SUCCESS);
+  }
+  ASSERT_NE(shown(), shm::CloseState::kUnknown);
+  drains_ = false;
+  for (int i = 0; i < 200 && steps().ended.load() == 0; ++i) step();
+  ASSERT_GT(steps().ended.load(), 0U);
+  EXPECT_EQ(shown(), shm::CloseState::kUnknown);
+}
+
 // Prevents: a fault of the driver ends a step, or a wait for an event that this process never
 // recorded (of another process) does.
 TEST_F(StepsOf, WaitsForNothingOfItsOwnEndNone) {
