@@ -56,6 +56,12 @@ void StayOpen::begin_group() noexcept {
   begin_block();
 }
 
+void StayOpen::ask() noexcept {
+  if (state_ != State::kOpen || place_ >= kHoldBlocks - 2) return;
+  place_ = kHoldBlocks - 2;
+  begin_block();
+}
+
 void StayOpen::begin_block() noexcept {
   block_ = {};
   settled_ns_ = 0;

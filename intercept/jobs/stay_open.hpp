@@ -53,6 +53,8 @@ class StayOpen {
   void ended(const Step& step, bool usual) noexcept;
   /// Others are below now, so that nothing is known.
   void begin_anew() noexcept { *this = StayOpen(time_scale_); }
+  /// Open gates may harm: a pair of blocks comes now. Not in the middle of one.
+  void ask() noexcept;
   /// Ends a trial, or open gates. The next trial comes after a pause.
   void give_up() noexcept;
 

@@ -24,8 +24,11 @@ constexpr double kPriorPrice = 1.3;
 constexpr double kLeastPrice = 1.0 / 16;
 /// Of a step: by so much a late step shortens the windows of a target.
 constexpr double kStride = 0.1;
+constexpr double kGrowth = 1.02;
 /// What open gates may have cost beyond what steps pay, in steps. Then they close.
 constexpr double kMostDebt = 128;
+/// The same, since the last block with closed gates. Then another one comes.
+constexpr double kDoubtfulDebt = 8;
 /// Steps without a window after which a target counts as missed.
 constexpr std::uint64_t kMissedSteps = 512;
 constexpr std::size_t kEnoughReferences = 32;
@@ -47,6 +50,7 @@ void StepLaw::set(shm::Target target) noexcept {
   target_ = target;
   alone_ns_ = 0;
   target_window_ns_ = 0;
+  never_late_ = true;
   closed_steps_ = 0;
   stay_open_.begin_anew();
 }
@@ -57,6 +61,7 @@ void StepLaw::neighbours(std::uint64_t id) noexcept {
   left_out_ = surprises_ = 0;
   stay_open_.begin_anew();
   target_window_ns_ = 0;
+  never_late_ = true;
   closed_steps_ = 0;
 }
 
@@ -126,21 +131,55 @@ void StepLaw::ended(Kind kind, std::uint64_t duration, std::uint64_t open,
   // What a window delays may show in the step after it.
   const double most = kOutlier * level_ns_;
   open = std::min(open, static_cast<std::uint64_t>(most));  // The process may have been stopped.
-  const double cost =
-      touched ? std::min(ns(duration), most + ns(open)) - level_ns_ * (1 + left_out_) : 0;
+  const double took_ns = std::min(ns(duration), most + ns(open));
+  const double cost = touched ? took_ns - level_ns_ * (1 + left_out_) : 0;
   mean_cost_ += (cost / level_ns_ - mean_cost_) / kKindsFade;
   const double took = std::max(ns(duration), 1.0);
   if (stay_open_.state() == StayOpen::State::kResting) {
     learn_cost(*entry, cost, open, touched);
   } else {
-    debt_ns_ = std::max(debt_ns_ + cost - kAllowed * level_ns_, 0.0);
-    if (debt_ns_ >= kMostDebt * level_ns_) stay_open_.give_up();
+    charge_trial(*entry, took_ns, touched);
   }
-  debt_ns_ = std::min(debt_ns_, kMostDebt * level_ns_);
-  if (target_.any()) return follow_target(duration);
+  if (target_.any()) return follow_target(duration, touched);
+  const StayOpen::Gates before = stay_open_.gates();
   stay_open_.ended({took, took / level_ns_, ns(open) / took, is_late(duration), ns(waited) / took,
                     debt_ns_ <= 0},
                    true);
+  if (before == StayOpen::Gates::kClosed && stay_open_.gates() != before) settle_trial(false);
+  if (before != StayOpen::Gates::kWindows && stay_open_.gates() == StayOpen::Gates::kWindows)
+    settle_trial(true);
+}
+
+/// What the steps took that open gates touched, beyond what steps pay and are known to take.
+double StepLaw::beyond_ns(const Entry& entry) const noexcept {
+  return entry.open_ns - entry.open_steps * entry.level_ns * (1 + left_out_ + kAllowed);
+}
+
+/// What a step takes was last seen in the last block with closed gates, and the host may have
+/// become slower since. So a cost that rises asks for such a block, and is settled behind it.
+void StepLaw::charge_trial(Entry& entry, double took, bool touched) noexcept {
+  if (touched) {
+    const double before = beyond_ns(entry);
+    entry.open_ns += took;
+    entry.open_steps += 1;
+    unsettled_ns_ += beyond_ns(entry) - before;
+  } else {
+    entry.refreshed = true;
+  }
+  if (unsettled_ns_ >= kDoubtfulDebt * level_ns_) stay_open_.ask();
+  if (debt_ns_ + unsettled_ns_ >= kMostDebt * level_ns_) stay_open_.give_up();
+}
+
+/// `all`: also kinds of which no step with closed gates has ended meanwhile.
+void StepLaw::settle_trial(bool all) noexcept {
+  unsettled_ns_ = 0;
+  double cost = 0;
+  for (Entry& entry : entries_) {
+    const bool settled = all || std::exchange(entry.refreshed, false);
+    (settled ? cost : unsettled_ns_) += beyond_ns(entry);
+    if (settled) entry.open_ns = entry.open_steps = 0;
+  }
+  debt_ns_ = std::clamp(debt_ns_ + cost, 0.0, kMostDebt * level_ns_);
 }
 
 void StepLaw::learn_closed(Entry& entry, std::uint64_t duration) noexcept {
@@ -213,13 +252,17 @@ double StepLaw::price() const noexcept {
 }
 
 /// Each late step shortens the windows by 99 parts and each other step lengthens them by one (for
-/// p99): so in the long run one step in a hundred is late, whatever the steps are like.
-void StepLaw::follow_target(std::uint64_t duration) noexcept {
+/// p99): so in the long run one step in a hundred is late, whatever the steps are like. Until the
+/// first one is late, windows grow by a part of themselves.
+void StepLaw::follow_target(std::uint64_t duration, bool touched) noexcept {
   const std::uint64_t limit = limit_ns();
   if (limit == 0) return;
   const bool late = duration > limit;
   last_kept_ = late ? Kept::kLate : Kept::kInTime;
   const double percentile = target_.per_mille / 1000.0;
+  never_late_ = never_late_ && !late;
+  if (never_late_)
+    target_window_ns_ = std::max(target_window_ns_ * (touched ? kGrowth : 1), shortest_ns_);
   target_window_ns_ += kStride * level_ns_ * ((late ? 0 : 1) - percentile);
   target_window_ns_ = std::clamp(target_window_ns_, 0.0, ns(limit));
 }

@@ -14,7 +14,8 @@ namespace sluice::intercept {
 /// and its memory is bounded. Not thread-safe.
 class StepLaw {
  public:
-  static constexpr std::size_t kKinds = 8;
+  static constexpr std::size_t kKinds =
+      64;  ///< A server may have a graph for each size of its batch.
   /// Steps with closed gates that must be known of a kind before a window may open in one.
   static constexpr std::size_t kEnough = 16;
   static constexpr std::size_t kKept = 128;                      ///< Durations of a kind.
@@ -89,6 +90,10 @@ class StepLaw {
     LastValues<std::uint64_t, kKept> closed;  ///< Of steps that no window touched.
     LastValues<std::uint64_t, kKept> all;
     double level_ns = 0;  ///< What the last steps that no window touched took.
+    // Of a trial of open gates: what is charged when it is known what a step takes now.
+    double open_ns = 0;  ///< Steps that open gates touched.
+    double open_steps = 0;
+    bool refreshed = false;  ///< A step that they did not touch has ended since.
   };
   [[nodiscard]] Entry* find(Kind kind) noexcept;
   [[nodiscard]] const Entry* find(Kind kind) const noexcept;
@@ -97,9 +102,12 @@ class StepLaw {
   void learn_alone(std::uint64_t duration_ns) noexcept;
   void learn_cost(const Entry& entry, double cost_ns, std::uint64_t open_ns, bool touched) noexcept;
   [[nodiscard]] bool is_late(std::uint64_t duration_ns) const noexcept;
-  void follow_target(std::uint64_t duration_ns) noexcept;
+  void follow_target(std::uint64_t duration_ns, bool touched) noexcept;
   void learn_accidents(const Entry& entry, std::uint64_t duration_ns) noexcept;
   void settle(const Entry& entry, double cost_ns, std::uint64_t open_ns, bool touched) noexcept;
+  void charge_trial(Entry& entry, double took_ns, bool touched) noexcept;
+  void settle_trial(bool all) noexcept;
+  [[nodiscard]] double beyond_ns(const Entry& entry) const noexcept;
   [[nodiscard]] double price() const noexcept;
   [[nodiscard]] std::uint64_t priced_window_ns() const noexcept;
   [[nodiscard]] bool is_reference_next() const noexcept;
@@ -123,12 +131,14 @@ class StepLaw {
   double credit_ns_ = 0;  ///< What steps have paid and windows have not cost yet.
   double mean_cost_ = 0;  ///< Of a step, as a part of its time.
   StayOpen stay_open_;
-  double debt_ns_ = 0;  ///< What trials of open gates have cost and steps have not paid yet.
+  double debt_ns_ = 0;       ///< What trials of open gates have cost and steps have not paid yet.
+  double unsettled_ns_ = 0;  ///< The same, by what steps took before.
 
   shm::Target target_;
   LastValues<std::uint64_t, 2 * kKept> references_;  ///< Of usual steps that no window touched.
   std::uint64_t alone_ns_ = 0;
   double target_window_ns_ = 0;
+  bool never_late_ = true;
   Kept last_kept_ = Kept::kUncounted;
 };
 

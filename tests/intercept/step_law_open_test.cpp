@@ -29,6 +29,25 @@ TEST(StepLaw, GatesStayOpenWhereClosingBringsNothing) {
   }
 }
 
+// Prevents: a host that becomes slower while the gates are open is taken for harm: what a step
+// takes with closed gates was last seen a second ago.
+TEST(StepLaw, AHostThatJumpsClosesNoOpenGates) {
+  for (const double jump : {1.6, 2.5, 4.0}) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      SCOPED_TRACE(testing::Message() << jump << " times, seed " << seed);
+      Program program = kHostBound;
+      Together run(seed);
+      run.run(program, 20'000);
+      ASSERT_EQ(run.law.staying(), StayOpen::State::kOpen);
+      program.jump = jump;
+      EXPECT_GT(run.run(program, 20'000).stayed, 16'000);
+      if (jump > 2) continue;
+      program.stay = 1;
+      EXPECT_LE(run.run(program, 40'000).longer(), 0.07) << "harm is noticed all the same";
+    }
+  }
+}
+
 // Prevents: steps that take twice as long with open gates pay for the question.
 TEST(StepLaw, WhatHarmsIsSeldomTried) {
   for (const double waits : {0.1, 0.9}) {

@@ -165,6 +165,16 @@ TEST(StepLaw, ALongStepKeepsItsGatesClosed) {
   EXPECT_EQ(shown[2].kind, 0U);
 }
 
+// Prevents: a server that has a graph for each size of its batch has no known step, and no windows.
+TEST(StepLaw, AServerMayHaveManyGraphs) {
+  const Program program{.kinds = 48};
+  Together run;
+  run.run(program, 4000);
+  const Sum sum = run.run(program, 20'000);
+  EXPECT_LE(sum.longer(), 0.055);
+  EXPECT_GE(sum.open, 0.6 * best_open(program, sum));
+}
+
 // A step that ends with other work queued has no window if that work is a prefill.
 TEST(StepLaw, KindsAreKnownByWorkAndLaunches) {
   StepLaw law;
@@ -259,6 +269,21 @@ TEST(StepLaw, ARelativeTargetIsOfTheStepsOwnTime) {
   const Sum sum = run.run(program, 20'000, 28);
   EXPECT_LE(double(sum.late) / sum.usual, 0.02);
   EXPECT_GE(sum.open / sum.steps, 2.5);
+}
+
+// Prevents: the first minute of a target is like a minute without one.
+TEST(StepLaw, ATargetIsUsedSoon) {
+  const Program program{.step = 10};
+  Together run;
+  run.law.set(target("step p99=30ms"));
+  const Sum first = run.run(program, 300, 30);
+  EXPECT_LE(first.late, 3) << "of 300, by the rule itself";
+  const Sum sum = run.run(program, 1000, 30);
+  EXPECT_GE(sum.open / sum.steps, 0.75 * 20) << "of the 20 ms that the target leaves";
+  EXPECT_LE(sum.late, 20);
+  run.law.neighbours(8);
+  EXPECT_LE(run.run(program, 20).open / 20, 1.5) << "others may cost more";
+  EXPECT_GE(run.run(program, 400).open / 400, 8);
 }
 
 // Prevents: a limit that windows did not cause to be missed opens gates again and again.

@@ -20,6 +20,8 @@ struct Program {
   double overrun = 0.3;   ///< And for each window: the kernel that still runs, two switches.
   double spill = 0;       ///< Part of the cost that shows in the step after it.
   double drift = 0;       ///< Amplitude of the change of `step` over 4,000 steps.
+  double jump = 1;        ///< Every other 700 steps take so many times as long.
+  int kinds = 1;          ///< Of steps, in random order; each is a graph.
   int prefill_every = 0;  ///< 0: never.
   double prefill = 120;
   double accidents = 0;  ///< Part of the steps that take twice to four times as long.
@@ -53,12 +55,15 @@ class Together {
     for (int i = 0; i < steps; ++i) {
       ++number_;
       const bool prefill = program.prefill_every != 0 && number_ % program.prefill_every == 0;
-      const double pace = 1 + program.drift * std::sin(double(number_) / 4000 * 2 * 3.14159);
+      const double pace = (1 + program.drift * std::sin(double(number_) / 4000 * 2 * 3.14159)) *
+                          (number_ / 700 % 2 == 1 ? program.jump : 1);
       const double accident =
           program.accidents != 0 && uniform() < program.accidents ? 2 + 2 * uniform() : 1;
       const double alone = (prefill ? program.prefill : program.step) * pace * accident *
                            std::exp(program.noise * normal_(random_));
-      const auto kind = law.kind_of(prefill ? 2 : 1, prefill ? 900 : 30);
+      const std::uint64_t graph =
+          program.kinds == 1 ? 0 : random_() % static_cast<unsigned>(program.kinds);
+      const auto kind = law.kind_of(prefill ? 1 : 2 + graph, prefill ? 900 : 30);
       const double window =
           law.is_usual(kind) && !law.learning() ? double(law.window_ns()) / kMs : 0;
       const bool stays = window != 0 && law.stays_open();
