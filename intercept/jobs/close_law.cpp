@@ -262,13 +262,24 @@ void CloseLaw::wait_longer(Entry& entry) noexcept {
   entry.pause = std::min(2 * entry.pause, kLongestPause);
 }
 
-CloseLaw::Status CloseLaw::status(std::uint64_t fingerprint,
-                                  std::uint64_t neighbours) const noexcept {
-  Status status;
+const CloseLaw::Entry* CloseLaw::find(std::uint64_t fingerprint,
+                                      std::uint64_t neighbours) const noexcept {
   const auto* const found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
     return entry.used != 0 && entry.fingerprint == fingerprint && entry.neighbours == neighbours;
   });
-  if (found == entries_.end()) return status;
+  return found == entries_.end() ? nullptr : found;
+}
+
+bool CloseLaw::closes_at_first(std::uint64_t fingerprint, std::uint64_t neighbours) const noexcept {
+  const Entry* const found = find(fingerprint, neighbours);
+  return found == nullptr || found->level == 0;
+}
+
+CloseLaw::Status CloseLaw::status(std::uint64_t fingerprint,
+                                  std::uint64_t neighbours) const noexcept {
+  Status status;
+  const Entry* const found = find(fingerprint, neighbours);
+  if (found == nullptr) return status;
   const Entry& entry = *found;
   status.level = entry.level;
   // While something else is tried, what was found is in force.

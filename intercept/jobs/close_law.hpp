@@ -45,7 +45,7 @@ class CloseLaw {
   static constexpr std::uint64_t kNeverPeriodNs = 1'800'000'000'000;
   static constexpr std::size_t kReferences = 128;
   static constexpr std::size_t kCosts = 64;
-  static constexpr std::size_t kEntries = 16;
+  static constexpr std::size_t kEntries = 64;
 
   /// What a trial may cost, in thousandths of the median and of the p99 of durations.
   struct Allowed {
@@ -111,6 +111,10 @@ class CloseLaw {
   /// The job ended. Jobs that are never reported do no harm.
   void ended(const Decision& decision, const Job& job) noexcept;
 
+  /// Whether the gates close at the first launch of all jobs of this fingerprint: nothing else has
+  /// been found, and nothing is being tried.
+  [[nodiscard]] bool closes_at_first(std::uint64_t fingerprint,
+                                     std::uint64_t neighbours) const noexcept;
   /// kLearning for a fingerprint that is not known (any more).
   [[nodiscard]] Status status(std::uint64_t fingerprint, std::uint64_t neighbours) const noexcept;
 
@@ -166,6 +170,8 @@ class CloseLaw {
     LastValues<std::int64_t, kCosts> costs;
   };
 
+  [[nodiscard]] const Entry* find(std::uint64_t fingerprint,
+                                  std::uint64_t neighbours) const noexcept;
   Entry& find_or_replace(std::uint64_t fingerprint, std::uint64_t neighbours) noexcept;
   void choose_trial(Entry& entry, std::uint64_t now_ns) noexcept;
   void test(Entry& entry, unsigned level, Phase phase) noexcept;

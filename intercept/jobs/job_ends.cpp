@@ -34,16 +34,17 @@ void Jobs::Synchronising::finish(CUresult result, PutAway put_away) noexcept {
   }
   if (jobs_.transparent_ && jobs_.nothing_since(before_)) {
     put_away();
-    jobs_.end_if_done();
+    jobs_.end_if_done(true);
   }
   if (wait_.since_ns != 0) jobs_.end_step(wait_, now);
 }
 
-void Jobs::end_if_done() noexcept {
+/// `by_wait`: the program has waited for the work of the job.
+void Jobs::end_if_done(bool by_wait) noexcept {
   if (!busy_.empty()) return;
   looks_left_ = kLooks;
   launches_at_end_ = client_.launches();
-  close_transparent();
+  close_transparent(by_wait);
 }
 
 /// A launch may have counted itself, and still be inside the driver, when its job ended (the driver
@@ -144,7 +145,7 @@ void Jobs::poll(bool hinted) {
   std::for_each(asked.begin(), open, [&](const Asked& done) {
     if (busy_.has(*done.stream) && done.stream->touched < version) ended_.add(*done.stream);
   });
-  if (!steps_.in_flight(base::monotonic_ns())) end_if_done();
+  if (!steps_.in_flight(base::monotonic_ns())) end_if_done(false);
 }
 
 }  // namespace sluice::intercept

@@ -25,11 +25,16 @@ void Jobs::open_one(std::uint64_t until_ns, std::uint64_t kind) noexcept {
   waits_.job_begins();
   steps_.job_begins(began_ns_, client_.launches());
   call_off_late(began_ns_);
+  followers_.began(kind, began_ns_);
   const bool closed = std::exchange(ahead_, false);
+  const bool stayed = std::exchange(between_, false);
+  if (stayed) look_ns_ = TargetLaw::kNever;
   trials_.skip();
   const bool close = until_ns != 0 || must_close(began_ns_, closed, kind);
-  if (closed) {
+  if (closed || (stayed && close)) {
     say_until(until_ns);
+  } else if (stayed) {
+    open_again();
   } else if (close) {
     hold_below(began_ns_, until_ns);
   } else {
@@ -89,22 +94,25 @@ void Jobs::close_gates(std::uint64_t now) noexcept {
   if (Trace* traced = g_process.trace.load()) traced->job_begin(number_, kind_of_job(), now);
 }
 
-void Jobs::close_one() noexcept {
+void Jobs::close_one(bool by_wait) noexcept {
   if (open_ == 0 || --open_ != 0) return;
   const std::uint64_t now = base::monotonic_ns();
   prediction_.ended(now);
-  release_below(now, began_ns_ == 0 ? 0 : std::max<std::uint64_t>(now - began_ns_, 1));
+  by_wait ? followers_.ended(now) : followers_.goes_on();
+  const bool stay = by_wait && may_stay_closed(now);
+  release_below(now, began_ns_ == 0 ? 0 : std::max<std::uint64_t>(now - began_ns_, 1), stay);
+  if (stay) stay_closed(now);
 }
 
-/// `took_ns` is 0 if there was no job.
-void Jobs::release_below(std::uint64_t now, std::uint64_t took_ns) noexcept {
+/// `took_ns` is 0 if there was no job. `stay`: gates that are closed stay closed.
+void Jobs::release_below(std::uint64_t now, std::uint64_t took_ns, bool stay) noexcept {
   const Seat& seat = client_.seat();
   if (!seat.reader()) shm::BoardView(*seat.writable).count_held(seat.slot);
   const bool opened = closed_ns_ == 0 || window_ns_ != 0;
   if (opened) end_open(now);
   const std::uint64_t closed = std::exchange(closed_ns_, 0);
-  if (opened) {
-    // The gates are open already.
+  if (opened || stay) {
+    // The gates are as they shall be.
   } else if (seat.reader()) {
     seat.words.job.fetch_add(1);
   } else {
@@ -132,6 +140,10 @@ std::uint64_t Jobs::look_at_target(std::uint64_t now) noexcept {
   if (now < look_ns_) return look_ns_;
   if (window_ns_ != 0) {
     close_window(now);
+    return look_ns_;
+  }
+  if (between_) {
+    end_between(now);
     return look_ns_;
   }
   const std::uint64_t launches = client_.launches() - launches_at_begin_;
@@ -231,6 +243,7 @@ std::optional<Jobs::Ahead> Jobs::look_ahead(std::uint64_t now, std::uint64_t lea
     if (open_ != 0) {
       prediction_.excuse();
     } else {
+      end_between(now);
       ahead_ = true;
       prediction_.closed(now);
       hold_below(now, expected->lapse_ns);
@@ -255,6 +268,7 @@ void Jobs::lapse(std::uint64_t now) noexcept {
 /// Calls off a predicted job that has lapsed; also when a job begins after all, because the clients
 /// below may have waived the predicted one.
 void Jobs::call_off_late(std::uint64_t now) noexcept {
+  if (now >= look_ns_) end_between(now);
   const auto& expected = prediction_.expected();
   if (!ahead_ || !expected || now < expected->lapse_ns) return;
   ahead_ = false;
@@ -340,11 +354,11 @@ bool Jobs::need_polling() const noexcept { return ends_matter() && transparent_.
 
 bool Jobs::ends_matter() const noexcept { return hold_others() || client_.takes_turns(); }
 
-void Jobs::close_transparent() noexcept {
+void Jobs::close_transparent(bool by_wait) noexcept {
   transparent_.store(false);
   if (std::exchange(counted_, false)) g_process.open_jobs.fetch_sub(1, std::memory_order_relaxed);
   g_process.forget_remembered();
-  close_one();
+  close_one(by_wait);
 }
 
 void Jobs::touch(Stream& stream, std::uint64_t kind) noexcept {

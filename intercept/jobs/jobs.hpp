@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "intercept/driver/threads.hpp"
+#include "intercept/jobs/followers.hpp"
 #include "intercept/jobs/prediction.hpp"
 #include "intercept/jobs/steps.hpp"
 #include "intercept/jobs/target_law.hpp"
@@ -27,7 +28,8 @@ namespace sluice::intercept {
 /// A job that does not end has steps, and its gates open in them for a window now and then
 /// (steps.hpp).
 ///
-/// The client is active already before a predicted job, so that the job finds the gates closed.
+/// The client is active already before a predicted job, and between two jobs of one request, so
+/// that the job finds the gates closed.
 /// With a target the client becomes active later than its job, or not at all.
 class Jobs {
  public:
@@ -39,6 +41,7 @@ class Jobs {
         announcer_(announcer),
         predict_(predict),
         trials_(client, by_law),
+        followers_(client.time_scale()),
         steps_(client, by_law) {}
 
   /// Explicit begin and end. Calls must balance.
@@ -136,7 +139,7 @@ class Jobs {
   void forget(Stream& stream) noexcept;
 
  private:
-  void end_if_done() noexcept;
+  void end_if_done(bool by_wait) noexcept;
   void look_back();
   /// A copy of a busy stream's data, for queries without a lock.
   struct Asked {
@@ -151,13 +154,17 @@ class Jobs {
   [[nodiscard]] bool waits_matter() const noexcept;
   [[nodiscard]] bool ends_matter() const noexcept;
   void open_transparent(std::uint64_t kind = 0) noexcept;
-  void close_transparent() noexcept;
+  void close_transparent(bool by_wait = false) noexcept;
   void open_one(std::uint64_t until_ns = 0, std::uint64_t kind = 0) noexcept;
   void open_explicit(std::uint64_t until_ns = 0) noexcept;
-  void close_one() noexcept;
+  void close_one(bool by_wait = false) noexcept;
   void hold_below(std::uint64_t now_ns, std::uint64_t until_ns) noexcept;
-  void release_below(std::uint64_t now_ns, std::uint64_t took_ns) noexcept;
+  void release_below(std::uint64_t now_ns, std::uint64_t took_ns, bool stay = false) noexcept;
   void close_gates(std::uint64_t now_ns) noexcept;
+  [[nodiscard]] bool may_stay_closed(std::uint64_t now_ns) noexcept;
+  void stay_closed(std::uint64_t now_ns) noexcept;
+  void end_between(std::uint64_t now_ns) noexcept;
+  void open_again() noexcept;
   void note_begin(std::uint64_t now_ns, std::uint64_t until_ns) noexcept;
   void end_open(std::uint64_t now_ns) noexcept;
   void close_open_job(std::uint64_t now_ns) noexcept;
@@ -188,6 +195,7 @@ class Jobs {
   std::mutex mutex_;
   int open_ = 0;                ///< Number of overlapping jobs, including the transparent one.
   bool ahead_ = false;          ///< Active without a job, because one is predicted.
+  bool between_ = false;        ///< Active without a job, because the next one comes at once.
   bool unheeded_ = false;       ///< The announcing thread does nothing for the predicted job.
   std::uint64_t began_ns_ = 0;  ///< Begin of the open job; 0 if it was announced and has not begun.
   std::uint64_t closed_ns_ = 0;  ///< When the gates closed for the open job; 0: they are open.
@@ -196,6 +204,7 @@ class Jobs {
   Prediction prediction_;
   TargetLaw law_;
   Trials trials_;
+  Followers followers_;
   Steps steps_;
   std::uint64_t look_ns_ = TargetLaw::kNever;  ///< When look_at_target() has something to do.
   std::uint64_t launches_at_begin_ = 0;        ///< Only with a target or a trial.

@@ -99,6 +99,12 @@ bool Trials::need_early(std::uint64_t now) noexcept {
   return closed_before_ < kUnpredicted - 1 && lower_clients(client_, now).id == neighbours_;
 }
 
+/// Without a client below under a device policy, gates close and open as published.
+bool Trials::closes_at_first(std::uint64_t kind, std::uint64_t now) const noexcept {
+  const std::uint64_t below = lower_clients(client_, now).id;
+  return below != 0 && (!on() || law_->closes_at_first(kind, below));
+}
+
 void Trials::show(const CloseLaw::Status& status) noexcept {
   constexpr auto kRelaxed = std::memory_order_relaxed;
   static constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();

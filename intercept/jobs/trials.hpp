@@ -35,6 +35,8 @@ class Trials {
   void ended(std::uint64_t now_ns, std::uint64_t launches, std::uint64_t closed_ns,
              std::uint64_t waited_ns) noexcept;
 
+  /// Whether the gates would close at the first launch of the next job, if it is of this kind.
+  [[nodiscard]] bool closes_at_first(std::uint64_t kind, std::uint64_t now_ns) const noexcept;
   [[nodiscard]] bool on() const noexcept { return law_ != nullptr; }
   /// Whether jobs of late were shown to need gates that close at first, so that closing them even
   /// before the job may pay.

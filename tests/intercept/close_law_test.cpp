@@ -325,6 +325,24 @@ TEST(CloseLaw, AJobThatEndsLateIsNoEvidenceForAnother) {
   }
 }
 
+// Prevents: gates stay closed before a job of which the law tries, or has found, something else.
+TEST(CloseLaw, TellsWhetherAllJobsOfAKindCloseAtFirst) {
+  Together run(14);
+  const auto at_first = [&run](std::uint64_t kind) {
+    return run.law.closes_at_first(kind, run.neighbours);
+  };
+  EXPECT_TRUE(at_first(run.fingerprint)) << "nothing is known of it";
+  run.run(Program{}, 20);
+  EXPECT_TRUE(at_first(run.fingerprint));
+  run.run(Program{}, 80);
+  EXPECT_FALSE(at_first(run.fingerprint)) << "something is tried";
+  search(run, Program{});
+  ASSERT_NE(run.status().level, 0U);
+  EXPECT_FALSE(at_first(run.fingerprint));
+  EXPECT_TRUE(at_first(run.fingerprint + 1));
+  EXPECT_TRUE(run.law.closes_at_first(run.fingerprint, run.neighbours + 1));
+}
+
 // Jobs that never end, that take no time, and a clock that jumps.
 TEST(CloseLaw, BearsWhatCannotBe) {
   std::mt19937_64 random(13);
