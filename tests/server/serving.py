@@ -162,11 +162,16 @@ def eventually(holds) -> bool:
     return False
 
 
-def lives(pid: int) -> bool:
+def state(pid: int) -> str:
+    """As in /proc/PID/stat: T is a stopped process. Z: it has ended."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
-        return False
+        return "Z"
+
+
+def lives(pid: int) -> bool:
+    return state(pid) != "Z"
 
 
 def command_line(process: Path) -> str:
