@@ -1,0 +1,58 @@
+// Rounds that run in the threads of clients and of steps: each request is answered once, although
+// nobody else wakes the server.
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "tests/server/server_test.hpp"
+
+namespace sluice::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Rounds : public ServerTest, public testing::WithParamInterface<int> {
+ protected:
+  /// A client that waits for each answer, so that a lost wakeup stays lost if all clients wait.
+  void client(unsigned seed) {
+    std::minstd_rand random(seed);
+    for (int i = 0; i < kEach; ++i) {
+      const auto kind = random() % 4;
+      Request asked = request(kind == 0 ? "held" : "plain", {1, 2});
+      constexpr std::uint64_t kTightNs = 150'000;
+      if (kind == 1) asked.deadline_ns = base::monotonic_ns() + kTightNs;
+      Asked one = ask(std::move(asked));
+      if (kind == 2 && one.cancellation) one.cancellation->cancel();
+      const Answer answer = one.wait();
+      const Code code = answer.status.code;
+      const bool other = kind == 1
+                             ? code == Code::kDeadlineExceeded || code == Code::kResourceExhausted
+                             : kind == 2 && code == Code::kCancelled;
+      if (answer.count == 1 && (code == Code::kOk || other)) ++answered_;
+    }
+  }
+
+  static constexpr int kEach = 200;
+  std::atomic<int> answered_ = 0;
+};
+
+// Prevents: a request that waits until the next one comes, because a round, the end of a step or
+// the time to release a batch went unseen.
+TEST_P(Rounds, EachRequestIsAnsweredAlthoughNobodyElseComes) {
+  ModelConfig held = model("held", 8);
+  held.max_delay_us = 300;
+  start({held, model("plain", 2, 3)});
+  {
+    std::vector<std::jthread> clients;
+    for (int i = 0; i < GetParam(); ++i) {
+      clients.emplace_back([this, i] { client(static_cast<unsigned>(i) + 1); });
+    }
+  }
+  EXPECT_EQ(answered_, GetParam() * kEach);
+  EXPECT_TRUE(server_->drain(base::monotonic_ns()));
+}
+INSTANTIATE_TEST_SUITE_P(Clients, Rounds, testing::Values(1, 2, 8),
+                         testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace sluice::server
