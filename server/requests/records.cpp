@@ -79,10 +79,10 @@ void Records::set_policy(std::string policy) {
 }
 
 void Records::write(const Execution& execution, const Pending& pending, const Status& status) {
+  const std::lock_guard lock(mutex_);  // also for file_: another thread may give it up
   if (!file_) return;
   auto record = record_of(execution, pending, status);
   record["device"] = device_;
-  const std::lock_guard lock(mutex_);
   record["tag"] = policy_;
   // An id of a client may be any bytes.
   try {

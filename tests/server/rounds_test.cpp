@@ -1,6 +1,7 @@
 // Rounds that run in the threads of clients and of steps: each request is answered once, although
 // nobody else wakes the server.
 #include <atomic>
+#include <barrier>
 #include <random>
 #include <thread>
 
@@ -53,6 +54,31 @@ TEST_P(Rounds, EachRequestIsAnsweredAlthoughNobodyElseComes) {
 }
 INSTANTIATE_TEST_SUITE_P(Clients, Rounds, testing::Values(1, 2, 8),
                          testing::PrintToStringParamName());
+
+// Prevents: a crash of refused requests, whose threads write records too, when the disk is full.
+TEST(Records, OneOfManyThreadsGivesThemUp) {
+  Execution execution;
+  execution.model = std::make_shared<Model>(model("a"));
+  execution.model->limits.measured(1, 1);
+  Pending pending;
+  pending.items = 1;
+  for (int i = 0; i < 30; ++i) {
+    Records records("/dev/full", "EDF", "cpu");
+    std::barrier all(4);
+    testing::internal::CaptureStderr();
+    {
+      std::vector<std::jthread> threads;
+      for (int k = 0; k < 4; ++k) {
+        threads.emplace_back([&] {
+          all.arrive_and_wait();
+          records.write(execution, pending, {});
+        });
+      }
+    }
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
+  }
+}
 
 }  // namespace
 }  // namespace sluice::server
