@@ -161,7 +161,8 @@ class Threads : public Host {
     }
   }
 
-  void run_round(std::unique_lock<std::mutex>& lock) {
+  /// An exception ends the process: gRPC's threads would swallow it, and no round would run again.
+  void run_round(std::unique_lock<std::mutex>& lock) noexcept {
     woken_ = false;
     in_round_ = true;
     lock.unlock();

@@ -80,5 +80,26 @@ TEST(Records, OneOfManyThreadsGivesThemUp) {
   }
 }
 
+// Prevents: a server that lives on and runs no round: gRPC's threads swallow exceptions.
+TEST(RoundsDeathTest, ARoundThatThrowsEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto serve = [] {
+    std::atomic<int> rounds = 0;
+    const auto host = threads();
+    host->start([&]() -> std::uint64_t {
+      if (rounds++ == 0) return scheduler::kNoDeadline;
+      throw std::runtime_error("out of memory in a round");
+    });
+    while (rounds == 0) std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(10ms);  // It waits, most probably.
+    try {
+      host->wake_here();
+    } catch (const std::runtime_error&) {
+      _exit(0);
+    }
+  };
+  EXPECT_DEATH(serve(), "out of memory in a round");
+}
+
 }  // namespace
 }  // namespace sluice::server
