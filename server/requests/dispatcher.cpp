@@ -76,25 +76,25 @@ Dispatcher::Dispatcher(const DispatcherOptions& options, Announcer& announcer,
 Dispatcher::~Dispatcher() {
   stop_ = true;
   host_->stop();
-  for (const Message& message : messages_) message();
+  while (run_messages()) {
+  }
   for (auto& [task, execution] : executions_) {
     finish(*execution, {Code::kUnavailable, "the server is shutting down", 0, "draining"});
   }
 }
 
+void Dispatcher::leave(Message message) {
+  const std::lock_guard lock(mutex_);
+  messages_.push_back(std::move(message));
+}
+
 void Dispatcher::post(Message message) {
-  {
-    const std::lock_guard lock(mutex_);
-    messages_.push_back(std::move(message));
-  }
+  leave(std::move(message));
   host_->wake();
 }
 
 void Dispatcher::post_here(Message message) {
-  {
-    const std::lock_guard lock(mutex_);
-    messages_.push_back(std::move(message));
-  }
+  leave(std::move(message));
   host_->wake_here();
 }
 
@@ -107,13 +107,19 @@ void Dispatcher::post_and_wait(const Message& message) {
   done.get_future().wait();
 }
 
-std::uint64_t Dispatcher::round() {
+/// Runs the messages so far, which may leave others. False: there was none.
+bool Dispatcher::run_messages() {
   std::vector<Message> messages;
   {
     const std::lock_guard lock(mutex_);
     messages.swap(messages_);
   }
   for (const Message& message : messages) message();
+  return !messages.empty();
+}
+
+std::uint64_t Dispatcher::round() {
+  run_messages();
   const std::uint64_t now = host_->now_ns();
   release_held(now);
   drop_overdue(now);

@@ -73,11 +73,13 @@ class Dispatcher {
   using Message = std::function<void()>;
   using Executions = std::map<std::uint64_t, std::unique_ptr<Execution>>;
 
+  void leave(Message message);
   void post(Message message);
   /// As post(), and may run a round: where the caller holds no lock that a round takes.
   void post_here(Message message);
   /// Returns when a round has run it.
   void post_and_wait(const Message& message);
+  bool run_messages();
   [[nodiscard]] std::uint64_t round();
   [[nodiscard]] std::uint64_t next_wake_ns() const;
   void accept(std::shared_ptr<Model> model, Pending pending);

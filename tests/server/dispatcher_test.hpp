@@ -32,7 +32,10 @@ class DispatcherTest : public testing::Test {
           if (answered_) answered_(pending, status);
           pending.done(status, response);
         },
-        [](const std::string&) {}, Dispatcher::Sharing{turn, nullptr}, std::move(host));
+        [this](const std::string& why) {
+          if (lost_) lost_(why);
+        },
+        Dispatcher::Sharing{turn, nullptr}, std::move(host));
   }
   /// Adds a model. Each of its blocks is known to take step_ms_, whatever the number of items.
   std::shared_ptr<Model> add(const ModelConfig& config) {
@@ -78,6 +81,7 @@ class DispatcherTest : public testing::Test {
   std::uint64_t step_ms_ = 10;
   Stage stage_;
   std::function<void(const Pending&, const Status&)> answered_;
+  std::function<void(const std::string&)> lost_;
   VirtualHost* host_ = nullptr;
   std::uint64_t next_request_ = 1;
 

@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include "tests/server/dispatcher_test.hpp"
 #include "tests/server/server_test.hpp"
 
 namespace sluice::server {
@@ -99,6 +100,22 @@ TEST(RoundsDeathTest, ARoundThatThrowsEndsTheProcess) {
     }
   };
   EXPECT_DEATH(serve(), "out of memory in a round");
+}
+
+// Prevents: a use of freed memory when the device is lost in the last step, and an answer that
+// hides the loss.
+TEST_F(DispatcherTest, ADeviceThatIsLostAtTheEndIsTheReasonOfAllAnswers) {
+  start();
+  lost_ = [&dispatcher = *dispatcher_](const std::string& why) {
+    dispatcher.fail_all({Code::kInternal, why});
+  };
+  const auto one = add(model("a"));
+  stage_.lose_context = true;
+  auto running = ask(one);
+  auto waiting = ask(one);
+  dispatcher_.reset();
+  EXPECT_EQ(running.now().status.message, "the device is gone");
+  EXPECT_EQ(waiting.now().status.message, "the device is gone");
 }
 
 }  // namespace
