@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <functional>
 #include <limits>
 #include <optional>
-#include <regex>
 #include <set>
 #include <string_view>
 
@@ -144,12 +144,22 @@ struct NamedModels {
 
 /// `name` or `name[n]`.
 std::optional<NamedModels> parse_name(const std::string& text) {
-  static const std::regex kForm(R"(([A-Za-z0-9_][A-Za-z0-9_.-]*)(\[([0-9]{1,4})\])?)");
-  std::smatch parts;
-  if (!std::regex_match(text, parts, kForm)) return std::nullopt;
-  NamedModels named{parts[1]};
-  if (parts[3].matched) named.count = std::stoul(parts[3]);
-  return named.count == 0 ? std::nullopt : std::optional(named);
+  // A client may send any text. Longer names could be no folders.
+  constexpr std::size_t kMostBytes = 128;
+  constexpr std::string_view kAllowed =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+  const std::size_t end = std::min(text.find_first_not_of(kAllowed), text.size());
+  if (end == 0 || end > kMostBytes || text.front() == '.' || text.front() == '-')
+    return std::nullopt;
+  NamedModels named{text.substr(0, end)};
+  if (end == text.size()) return named;
+  if (text[end] != '[' || text.back() != ']') return std::nullopt;
+  constexpr std::size_t kMost = 9999;
+  const auto count =
+      parse_number<std::size_t>(text.substr(end + 1, text.size() - end - 2), 1, kMost);
+  if (!count) return std::nullopt;
+  named.count = *count;
+  return named;
 }
 
 /// Adds the replicas of `model`, the first under the name itself. Returns a name that exists
@@ -167,7 +177,8 @@ std::string add_replicas(const ModelConfig& model, std::size_t count,
   return "";
 }
 
-constexpr std::string_view kNameForm = "name or name[n], of letters, digits, '_', '-' and '.'";
+constexpr std::string_view kNameForm =
+    "name or name[n], of at most 128 letters, digits, '_', '-' and '.'";
 
 std::string trimmed(const std::string& text) {
   const auto first = text.find_first_not_of(" \t\r");

@@ -97,6 +97,7 @@ TEST_F(ConfigFile, NamesFileLineAndWhatIsAllowed) {
   EXPECT_THAT(fault(" path p\n"), HasSubstr(":1: found 'path p' before the first model"));
   EXPECT_THAT(fault("m[0]\n path p\n"), HasSubstr("found model 'm[0]'"));
   EXPECT_THAT(fault("a b\n path p\n"), HasSubstr("found model 'a b'"));
+  EXPECT_THAT(fault("m[10000]\n path p\n"), HasSubstr("found model 'm[10000]'"));
   EXPECT_THAT(fault("m[2]\n path p\nm-1\n path p\n"), HasSubstr(":3: model m-1 is named twice"));
   EXPECT_THAT(fault("# nothing\n"), HasSubstr(": names no model"));
   EXPECT_THROW(static_cast<void>(read_config("/nonexistent/config")), base::UsageError);
@@ -108,9 +109,19 @@ TEST(ModelList, TakesNamesAndReplicas) {
   EXPECT_EQ(models[0].path, "resnet50");
   EXPECT_EQ(models[2].name, "bert_base-1");
   EXPECT_EQ(models[2].path, "bert_base");
-  for (const char* bad : {"", "a,", "a,,b", "a,a", "a[x]", "/etc"}) {
+  for (const char* bad : {"", "a,", "a,,b", "a,a", "a[x]", "a[", "a[]", "a]", "a[2", "a2]", "[2]",
+                          "/etc", ".a", "-a"}) {
     EXPECT_THROW(static_cast<void>(parse_model_list(bad)), base::UsageError) << bad;
   }
+}
+
+// Prevents: a crash of the server by a client that asks to load a model with a long name.
+TEST(ModelList, NamesHaveALimit) {
+  EXPECT_TRUE(is_model_name("_A.b-9"));
+  EXPECT_TRUE(is_model_name(std::string(128, 'a')));
+  EXPECT_FALSE(is_model_name(std::string(129, 'a')));
+  EXPECT_FALSE(is_model_name(std::string(4 << 20, 'a')));
+  EXPECT_FALSE(is_model_name("a[2]"));
 }
 
 }  // namespace
