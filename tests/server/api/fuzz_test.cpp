@@ -1,10 +1,9 @@
-// Damaged requests, for SLUICE_FUZZ_SECONDS (10 by default) in all. SLUICE_FUZZ_SEED repeats a run.
+// Damaged requests. SLUICE_FUZZ_SECONDS and SLUICE_FUZZ_SEED: see fuzz().
 #include <google/protobuf/stubs/logging.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/codegen/client_unary_call.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <set>
 
 #include "fake_service.hpp"
@@ -24,27 +23,11 @@ namespace sluice::server::api {
 namespace {
 
 using test::eventually;
+using test::fuzz;
 using test::http_request;
 using test::Mutator;
 using test::RawHttp;
 using namespace std::chrono_literals;
-
-std::uint64_t number(const char* variable, std::uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
-/// Calls `once` for a fifth of the time, since there are five tests.
-template <typename Once>
-void fuzz(const std::vector<std::string>& corpus, Once once) {
-  const auto seed = number("SLUICE_FUZZ_SEED", std::random_device()());
-  const auto end = std::chrono::steady_clock::now() + 200ms * number("SLUICE_FUZZ_SECONDS", 10);
-  Mutator mutator(corpus, seed);
-  std::uint64_t count = 0;
-  for (; std::chrono::steady_clock::now() < end; ++count) once(mutator);
-  std::cout << count << " inputs, SLUICE_FUZZ_SEED=" << seed << std::endl;
-  EXPECT_GT(count, 0U);
-}
 
 const std::vector<std::string>& json_corpus() {
   static const std::vector<std::string> kCorpus = {
