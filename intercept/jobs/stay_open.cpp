@@ -47,17 +47,23 @@ void StayOpen::begin_trial() noexcept {
   begin_group();
 }
 
-/// A group ends with a pair of blocks, in random order. It has nothing else while the answer is not
-/// known, or in doubt.
+/// Of a group. It has but a pair while the answer is not known, or in doubt.
+std::uint64_t StayOpen::blocks() const noexcept {
+  if (state_ == State::kOpen) return harmful() >= kSuspicion ? 2 : kHoldBlocks;
+  const bool goes_well = not_longer_.wealth() >= kSure && not_later_.wealth() >= kLikely;
+  return goes_well && harmful() < kLikely ? kLikelyBlocks : 2;
+}
+
+/// A group ends with a pair of blocks, in random order. The gates are open in all blocks before.
 void StayOpen::begin_group() noexcept {
-  const bool asks = state_ == State::kTrying || harmful() >= kSuspicion;
-  place_ = asks ? kHoldBlocks - 2 : 0;
+  place_ = kHoldBlocks - blocks();
+  open_blocks_ = late_blocks_ = 0;
   closed_first_ = draw_.next() % 2 == 0;
   begin_block();
 }
 
 void StayOpen::ask() noexcept {
-  if (state_ != State::kOpen || place_ >= kHoldBlocks - 2) return;
+  if (state_ == State::kResting || place_ >= kHoldBlocks - 2) return;
   place_ = kHoldBlocks - 2;
   begin_block();
 }
@@ -89,6 +95,10 @@ void StayOpen::count(const Step& step) noexcept {
   block_.late = block_.late || step.late;
   if (++counted_ < kBlock) return;
   (closed ? closed_ : open_) = block_;
+  if (!closed) {
+    open_blocks_ += 1;
+    late_blocks_ += block_.late ? 1 : 0;
+  }
   begin_block();
   if (++place_ < kHoldBlocks) return;
   compare();
@@ -100,7 +110,8 @@ double StayOpen::harmful() const noexcept { return std::max(longer_.wealth(), la
 void StayOpen::compare() noexcept {
   if (ns_ < kSlicesNs) return;
   const double longer = open_.sum > closed_.sum * (1 + kMore) ? 1 : -1;
-  const double later = (open_.late ? 1 : 0) - (closed_.late ? 1 : 0) - kMoreLate * double(kBlock);
+  const double later =
+      late_blocks_ / open_blocks_ - (closed_.late ? 1 : 0) - kMoreLate * double(kBlock);
   if (state_ == State::kOpen) {
     watch(longer_, longer);
     watch(later_, later);

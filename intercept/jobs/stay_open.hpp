@@ -26,12 +26,15 @@ class StayOpen {
   static constexpr double kMoreLate = 0.01;  ///< Steps that may be late on top of the closed ones.
   static constexpr double kSure = 100;       ///< The wealth of a bet that decides.
   static constexpr double kDoubt = 8;        ///< The wealth of a bet on harm that ends a trial.
+  static constexpr double kLikely =
+      2;  ///< The wealth at which a trial leaves the gates open mostly.
   static constexpr double kSuspicion = 4;  ///< The wealth at which open gates are watched closely.
   static constexpr std::uint64_t kFirstSteps = 64;    ///< Before the first trial.
   static constexpr std::uint64_t kFirstPause = 4096;  ///< Steps between two trials, at first.
   static constexpr std::uint64_t kLongestPause = 1U << 17U;
-  static constexpr std::uint64_t kMostSteps = 1U << 15U;  ///< Of a trial.
+  static constexpr std::uint64_t kMostSteps = 1U << 16U;  ///< Of a trial.
   static constexpr std::uint64_t kHoldBlocks = 32;        ///< Of which one has closed gates.
+  static constexpr std::uint64_t kLikelyBlocks = 8;       ///< The same, of a trial that goes well.
   /// A program that waits for so much of its steps keeps the GPU busy.
   static constexpr double kBusy = 2.0 / 3;
 
@@ -68,6 +71,7 @@ class StayOpen {
   void begin_block() noexcept;
   void begin_group() noexcept;
   [[nodiscard]] double harmful() const noexcept;
+  [[nodiscard]] std::uint64_t blocks() const noexcept;
   void compare() noexcept;
 
   double time_scale_;
@@ -86,6 +90,8 @@ class StayOpen {
   std::uint64_t counted_ = 0;
   std::uint64_t block_steps_ = 0;
   Block block_, closed_, open_;
+  double open_blocks_ = 0;      ///< Of the group,
+  double late_blocks_ = 0;      ///< and those with a late step.
   Bet longer_, later_;          ///< Claim that staying open harms.
   Bet not_longer_, not_later_;  ///< Claim that it does not.
   Draw draw_;

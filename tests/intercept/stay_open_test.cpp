@@ -83,15 +83,18 @@ TEST(StayOpen, WhatHarmsIsSeldomAccepted) {
 TEST(StayOpen, WhatIsHarmlessIsMostlyAccepted) {
   int accepted = 0;
   double steps = 0;
+  double open = 0;
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     Trial trial(seed);
     const Program program{.noise = 0.1, .longer = 0.01};
     trial.run(program, 100);
     steps += trial.run(program, 100'000);
     accepted += trial.law.state() == State::kOpen ? 1 : 0;
+    open += trial.open_steps;
   }
   EXPECT_GE(accepted, 160);
-  EXPECT_LE(steps / 200, 8200);
+  EXPECT_LE(steps / 200, 17'000);
+  EXPECT_GE(open / steps, 0.8) << "while it is likely";
 }
 
 // Prevents: a trial of what doubles the steps goes on for seconds.
@@ -103,6 +106,22 @@ TEST(StayOpen, WhatHarmsMuchEndsSoon) {
     trial.run(program, 100'000);
     EXPECT_EQ(trial.law.state(), State::kResting);
     EXPECT_LE(trial.open_steps, 60 + 20) << "20 of them while slices follow";
+  }
+}
+
+// Prevents: a trial that goes well at first makes many steps late.
+TEST(StayOpen, WhatHarmsTheTailEndsSoon) {
+  for (const double late_open : {0.03, 0.06, 0.2}) {
+    double open = 0;
+    for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+      Trial trial(seed);
+      const Program program{.late_open = late_open};
+      trial.run(program, 100);
+      trial.run(program, 100'000);
+      EXPECT_EQ(trial.law.state(), State::kResting);
+      open += trial.open_steps;
+    }
+    EXPECT_LE(open / 200 * (late_open - 0.01), late_open < 0.05 ? 120 : 35) << late_open;
   }
 }
 

@@ -19,6 +19,8 @@ TEST(StepLaw, GatesStayOpenWhereClosingBringsNothing) {
       Program program = kHostBound;
       program.noise = noise;
       Together run(seed);
+      run.run(program, 2000);
+      EXPECT_GE(run.run(program, 18'000).stayed, 0.7 * 18'000) << "before the answer is known";
       run.run(program, 20'000);
       EXPECT_EQ(run.law.staying(), StayOpen::State::kOpen);
       const Sum sum = run.run(program, 8000);
