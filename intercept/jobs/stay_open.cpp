@@ -27,7 +27,10 @@ void StayOpen::ended(const Step& step, bool usual) noexcept {
   if (state_ != State::kResting) {
     ns_ += step.ns;
     const bool too_long = ++steps_ > kMostSteps && state_ == State::kTrying;
-    if (too_long || ++block_steps_ > kMostOfBlock) return give_up();
+    // Nobody is below who would run, and the gates have not opened at all.
+    const bool nobody = usual && gates() == Gates::kOpen && step.open_part == 0;
+    if (!nobody) ++block_steps_;
+    if (too_long || block_steps_ > kMostOfBlock) return give_up();
     if (usual) return count(step);
     settled_ns_ = 0;  // The steps behind it may feel it.
     return;
@@ -87,8 +90,7 @@ void StayOpen::count(const Step& step) noexcept {
   if (closed ? step.open_part != 0 : !opened) {
     const std::uint64_t steps = block_steps_;
     begin_block();
-    // Nobody is below who would run, and the gates have not opened at all.
-    block_steps_ = !closed && step.open_part == 0 ? 0 : steps;
+    block_steps_ = steps;
     return;
   }
   block_.sum += std::min(step.part, kMostPart);

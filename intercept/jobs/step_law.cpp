@@ -52,14 +52,21 @@ void StepLaw::set(shm::Target target) noexcept {
   target_window_ns_ = 0;
   never_late_ = true;
   closed_steps_ = 0;
+  begin_anew();
+}
+
+/// What open gates have cost has to be paid all the same.
+void StepLaw::begin_anew() noexcept {
+  const StayOpen::Gates before = stay_open_.gates();
   stay_open_.begin_anew();
+  settle_trial(before);
 }
 
 void StepLaw::neighbours(std::uint64_t id) noexcept {
   if (std::exchange(neighbours_, id) == id) return;
+  begin_anew();
   open_sum_ns_ = cost_sum_ns_ = credit_ns_ = mean_cost_ = 0;
   left_out_ = surprises_ = 0;
-  stay_open_.begin_anew();
   target_window_ns_ = 0;
   never_late_ = true;
   closed_steps_ = 0;
@@ -76,9 +83,18 @@ StepLaw::Entry* StepLaw::find(Kind kind) noexcept {
   return const_cast<Entry*>(std::as_const(*this).find(kind));
 }
 
+/// Of kinds that are about as frequent, the longest: each step of some programs has two waits, so
+/// that every other step is short.
 const StepLaw::Entry& StepLaw::most_frequent() const noexcept {
-  return *std::max_element(entries_.begin(), entries_.end(),
-                           [](const Entry& a, const Entry& b) { return a.weight < b.weight; });
+  constexpr double kAbout = 0.75;
+  double most = 0;
+  for (const Entry& entry : entries_) most = std::max(most, entry.weight);
+  return *std::max_element(entries_.begin(), entries_.end(), [&](const Entry& a, const Entry& b) {
+    const auto length = [&](const Entry& entry) {
+      return entry.weight >= kAbout * most ? 1 + entry.level_ns : 0;
+    };
+    return length(a) < length(b);
+  });
 }
 
 StepLaw::Kind StepLaw::kind_of(std::uint64_t key, std::uint64_t launches) noexcept {
@@ -123,8 +139,12 @@ void StepLaw::ended(Kind kind, std::uint64_t duration, std::uint64_t open,
   entry->weight += 1;
   entry->all.add(duration);
   if (!touched) learn_closed(*entry, duration);
+  const StayOpen::Gates before = stay_open_.gates();
   const bool usual = is_usual(kind) && entry->level_ns > 0;
-  if (!usual) return stay_open_.ended({}, false);
+  if (!usual) {
+    stay_open_.ended({}, false);
+    return settle_trial(before);
+  }
   level_ns_ = entry->level_ns;
   if (!touched) learn_alone(duration);
   if (!touched) learn_accidents(*entry, duration);
@@ -141,13 +161,10 @@ void StepLaw::ended(Kind kind, std::uint64_t duration, std::uint64_t open,
     charge_trial(*entry, took_ns, touched);
   }
   if (target_.any()) return follow_target(duration, touched);
-  const StayOpen::Gates before = stay_open_.gates();
   stay_open_.ended({took, took / level_ns_, ns(open) / took, is_late(duration), ns(waited) / took,
                     debt_ns_ <= 0},
                    true);
-  if (before == StayOpen::Gates::kClosed && stay_open_.gates() != before) settle_trial(false);
-  if (before != StayOpen::Gates::kWindows && stay_open_.gates() == StayOpen::Gates::kWindows)
-    settle_trial(true);
+  settle_trial(before);
 }
 
 /// What the steps took that open gates touched, beyond what steps pay and are known to take.
@@ -166,12 +183,16 @@ void StepLaw::charge_trial(Entry& entry, double took, bool touched) noexcept {
   } else {
     entry.refreshed = true;
   }
-  if (unsettled_ns_ >= kDoubtfulDebt * level_ns_) stay_open_.ask();
-  if (debt_ns_ + unsettled_ns_ >= kMostDebt * level_ns_) stay_open_.give_up();
+  const double step_ns = most_frequent().level_ns;
+  if (unsettled_ns_ >= kDoubtfulDebt * step_ns) stay_open_.ask();
+  if (debt_ns_ + unsettled_ns_ >= kMostDebt * step_ns) stay_open_.give_up();
 }
 
-/// `all`: also kinds of which no step with closed gates has ended meanwhile.
-void StepLaw::settle_trial(bool all) noexcept {
+/// Behind a block with closed gates, and when a trial or open gates end: then also kinds of which
+/// no step with closed gates has ended meanwhile. `before`: the gates, before the step ended.
+void StepLaw::settle_trial(StayOpen::Gates before) noexcept {
+  const bool all = stay_open_.gates() == StayOpen::Gates::kWindows;
+  if (before == stay_open_.gates() || (before != StayOpen::Gates::kClosed && !all)) return;
   unsettled_ns_ = 0;
   double cost = 0;
   for (Entry& entry : entries_) {
@@ -179,7 +200,7 @@ void StepLaw::settle_trial(bool all) noexcept {
     (settled ? cost : unsettled_ns_) += beyond_ns(entry);
     if (settled) entry.open_ns = entry.open_steps = 0;
   }
-  debt_ns_ = std::clamp(debt_ns_ + cost, 0.0, kMostDebt * level_ns_);
+  debt_ns_ = std::clamp(debt_ns_ + cost, 0.0, kMostDebt * most_frequent().level_ns);
 }
 
 void StepLaw::learn_closed(Entry& entry, std::uint64_t duration) noexcept {
@@ -281,13 +302,13 @@ bool StepLaw::is_reference_next() const noexcept {
 }
 
 std::uint64_t StepLaw::window_ns() const noexcept {
-  // Longer than a step, which opens the next one.
+  // Longer than a step, which opens the next one. Another one than the last may be longer.
   constexpr double kOpen = 4;
   switch (stay_open_.gates()) {
     case StayOpen::Gates::kClosed:
       return 0;
     case StayOpen::Gates::kOpen:
-      return static_cast<std::uint64_t>(std::max(kOpen * level_ns_, shortest_ns_));
+      return static_cast<std::uint64_t>(std::max(kOpen * most_frequent().level_ns, shortest_ns_));
     case StayOpen::Gates::kWindows:
       return priced_window_ns();
   }

@@ -105,8 +105,9 @@ class StepLaw {
   void follow_target(std::uint64_t duration_ns, bool touched) noexcept;
   void learn_accidents(const Entry& entry, std::uint64_t duration_ns) noexcept;
   void settle(const Entry& entry, double cost_ns, std::uint64_t open_ns, bool touched) noexcept;
+  void begin_anew() noexcept;
   void charge_trial(Entry& entry, double took_ns, bool touched) noexcept;
-  void settle_trial(bool all) noexcept;
+  void settle_trial(StayOpen::Gates before) noexcept;
   [[nodiscard]] double beyond_ns(const Entry& entry) const noexcept;
   [[nodiscard]] double price() const noexcept;
   [[nodiscard]] std::uint64_t priced_window_ns() const noexcept;

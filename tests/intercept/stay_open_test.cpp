@@ -164,12 +164,12 @@ TEST(StayOpen, OnlyStepsThatDidAsAskedCount) {
   trial.run({}, 100);
   ASSERT_EQ(trial.law.state(), State::kTrying);
   const Gates first = trial.law.gates();
+  const StayOpen::Step other{5e6, 1, first == Gates::kOpen ? 0.5 : 0.1, false, 0.1};
   for (std::uint64_t i = 0; i < StayOpen::kMostOfBlock; ++i) {
     ASSERT_EQ(trial.law.gates(), first);
-    const double open_part = first == Gates::kOpen ? 0.5 : 0.1;
-    trial.law.ended({5e6, 1, open_part, false, 0.1}, true);
+    trial.law.ended(other, true);
   }
-  trial.law.ended({5e6, 1, 0, false, 0.1}, true);
+  trial.law.ended(other, true);
   EXPECT_EQ(trial.law.state(), State::kResting) << "a block that does not end ends the trial";
 }
 
@@ -183,6 +183,18 @@ TEST(StayOpen, StepsWithoutAnybodyBelowEndNoTrial) {
   }
   EXPECT_EQ(trial.law.state(), State::kTrying);
   EXPECT_EQ(trial.law.gates(), Gates::kOpen);
+}
+
+// Prevents: a trial goes on for minutes where gates open in every other step only.
+TEST(StayOpen, StepsThatStayClosedBeginNoBlockAnew) {
+  Trial trial;
+  trial.run({}, 100);
+  while (trial.law.gates() != Gates::kOpen) trial.step({});
+  std::uint64_t steps = 0;
+  for (; trial.law.state() == State::kTrying && steps < 4 * StayOpen::kMostOfBlock; ++steps) {
+    trial.law.ended({5e6, 1, steps % 2 == 0 ? 1.0 : 0.0, false, 0.1}, true);
+  }
+  EXPECT_NEAR(double(steps), 2.0 * StayOpen::kMostOfBlock, 2);
 }
 
 // Prevents: a step of ten times its time, which the gates do not stay open for, is no evidence.

@@ -102,6 +102,59 @@ TEST(StepLaw, PrefillsDoNotStopTheTrial) {
   }
 }
 
+// Prevents: a program with two waits a step, of which the first one is short, has windows only, or a
+// trial that does not end.
+TEST(StepLaw, EveryOtherStepMayBeShort) {
+  for (const double other : {0.3, 4.0}) {
+    for (const double noise : {0.1, 0.2}) {
+      SCOPED_TRACE(testing::Message() << other << " ms, noise " << noise);
+      Program program = kHostBound;
+      program.step = 10;
+      program.other = other;
+      program.noise = noise;
+      Together harmless;
+      harmless.run(program, 20'000);
+      EXPECT_GT(harmless.run(program, 8000).stayed, 7000);
+      program.stay = program.price = 1;
+      for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+        Together harmful(seed);
+        EXPECT_LE(harmful.run(program, 4000).longer(), 0.06);
+      }
+    }
+  }
+}
+
+// Prevents: what a trial has cost is paid back after the next one.
+TEST(StepLaw, WhatATrialCostIsPaidBeforeTheNextOne) {
+  Together run;
+  Program harmful = kHostBound;
+  harmful.kinds = 48;  // few of them end between two blocks
+  run.run(harmful, 20'000);
+  ASSERT_EQ(run.law.staying(), StayOpen::State::kOpen);
+  harmful.stay = 5;
+  while (run.law.staying() == StayOpen::State::kOpen) run.run(harmful, 1);
+  int steps = 0;
+  for (; run.law.staying() == StayOpen::State::kResting && steps < 10'000; ++steps) {
+    run.run(harmful, 1);
+  }
+  EXPECT_NEAR(steps, 128 / (StepLaw::kAllowed / 2), 512) << "128 steps, by half of what they pay";
+}
+
+// Prevents: another neighbour has its trial at once, and the steps pay for both.
+TEST(StepLaw, ATrialWaitsForWhatOtherNeighboursCost) {
+  Together run;
+  Program harmful = kHostBound;
+  harmful.kinds = 48;
+  run.run(harmful, 20'000);
+  ASSERT_EQ(run.law.staying(), StayOpen::State::kOpen);
+  harmful.stay = 5;
+  for (Together next = run; next.law.staying() == StayOpen::State::kOpen; next.run(harmful, 1)) {
+    run = next;
+  }
+  run.law.neighbours(8);
+  EXPECT_EQ(run.run(harmful, 1000).stayed, 0);
+}
+
 // Prevents: what trials cost is forgotten with each neighbour that comes or goes.
 TEST(StepLaw, NeighboursThatComeAndGoPayForNoTrialsOfTheirOwn) {
   for (const double stay : {1.0, 3.0}) {

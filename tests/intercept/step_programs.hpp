@@ -15,6 +15,7 @@ inline constexpr double kMs = 1e6;
 /// A program and what windows cost it. Times are ms.
 struct Program {
   double step = 20;
+  double other = 0;       ///< Every other step is of a graph of its own that takes so long; 0: none.
   double noise = 0.02;    ///< Sigma of the logarithm.
   double price = 1;       ///< What a step is lengthened by, for each ms of a window.
   double overrun = 0.3;   ///< And for each window: the kernel that still runs, two switches.
@@ -59,18 +60,20 @@ class Together {
                           (number_ / 700 % 2 == 1 ? program.jump : 1);
       const double accident =
           program.accidents != 0 && uniform() < program.accidents ? 2 + 2 * uniform() : 1;
-      const double alone = (prefill ? program.prefill : program.step) * pace * accident *
+      const bool other = program.other != 0 && number_ % 2 == 0;
+      const double usual = other ? program.other : program.step;
+      const double alone = (prefill ? program.prefill : usual) * pace * accident *
                            std::exp(program.noise * normal_(random_));
       const std::uint64_t graph =
           program.kinds == 1 ? 0 : random_() % static_cast<unsigned>(program.kinds);
-      const auto kind = law.kind_of(prefill ? 1 : 2 + graph, prefill ? 900 : 30);
+      const auto kind = law.kind_of(prefill || other ? 1 : 2 + graph, prefill ? 900 : 30);
       const double window =
           law.is_usual(kind) && !law.learning() ? double(law.window_ns()) / kMs : 0;
       const bool stays = window != 0 && law.stays_open();
       const bool rare = program.rare != 0 && uniform() < program.rare;
       double open = window == 0 ? 0 : window + 0.1;  // the thread is late
       double cost = open == 0 ? 0 : open * program.price + 2 * program.overrun * uniform();
-      if (stays) cost = alone * (rare ? program.rare_stay : program.stay);
+      if (stays) cost = std::min(alone, open) * (rare ? program.rare_stay : program.stay);
       const double took = alone + cost * (1 - program.spill) + std::exchange(spilled_, 0);
       spilled_ = cost * program.spill;
       // Gates that stay open close after some steps if none of them ends.
