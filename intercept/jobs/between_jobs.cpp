@@ -14,8 +14,8 @@ bool Jobs::may_stay_closed(std::uint64_t now) noexcept {
   const bool closed = closed_ns_ != 0 && window_ns_ == 0 && began_ns_ != 0;
   const bool found = !g_process.explicit_jobs.load() && !g_process.announced_jobs.load();
   if (!closed || !found || !hold_others() || has_target() || client_.seat().reader()) return false;
-  const auto next = followers_.next(now);
-  return next && trials_.closes_at_first(*next, now);
+  return followers_.stay_closed(
+      [&](std::uint64_t next) { return trials_.closes_at_first(next, now); });
 }
 
 /// The announcing thread opens them if the job does not come.

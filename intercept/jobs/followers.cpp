@@ -21,27 +21,30 @@ Followers::Entry& Followers::find_or_replace(std::uint64_t kind) noexcept {
   return *oldest;
 }
 
+void Followers::count_gap(std::uint64_t gap, bool soon) noexcept {
+  const std::uint64_t held = std::exchange(held_, false) ? std::min(gap, soon_ns_) : 0;
+  if (!soon) left_ns_ = std::min(left_ns_ + gap - held, most_left_ns_);
+  left_ns_ -= std::min(left_ns_, held);
+}
+
 void Followers::began(std::uint64_t kind, std::uint64_t now) noexcept {
   if (std::exchange(goes_on_, false)) return;
-  const bool soon = ended_ns_ != 0 && now >= ended_ns_ && now - ended_ns_ < soon_ns_;
   if (ended_ns_ != 0) {
+    const std::uint64_t gap = now - std::min(now, ended_ns_);
+    const bool soon = now >= ended_ns_ && gap < soon_ns_;
+    count_gap(gap, soon);
     Entry& last = entries_[last_];
     last.sure = soon ? std::min(last.sure + 1, kMostSure) : std::max(last.sure - kMiss, 0);
     if (soon) last.next = kind;
-  }
-  if (!soon) {
-    was_long_ = ended_ns_ == 0 || ended_ns_ - std::min(ended_ns_, chain_ns_) > longest_ns_;
-    chain_ns_ = now;
   }
   Entry& entry = find_or_replace(kind);
   entry.used = ++uses_;
   last_ = static_cast<std::size_t>(&entry - entries_.data());
 }
 
-std::optional<std::uint64_t> Followers::next(std::uint64_t now) const noexcept {
+std::optional<std::uint64_t> Followers::next() const noexcept {
   const Entry& last = entries_[last_];
-  const bool is_long = now - std::min(now, chain_ns_) > longest_ns_;
-  if (was_long_ || is_long || last.sure < kSure) return std::nullopt;
+  if (left_ns_ < soon_ns_ || last.sure < kSure) return std::nullopt;
   return last.next;
 }
 

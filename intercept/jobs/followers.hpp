@@ -7,13 +7,14 @@
 namespace sluice::intercept {
 
 /// Tells after a job whether the next one will come at once, and of which kind it will be: a
-/// request that waits for the GPU in its middle is several jobs. Jobs that come at once are a
-/// chain; a program whose chains are long has requests back to back, and nothing is told of it.
-/// Reads no clock, allocates nothing. Not thread-safe.
+/// request that waits for the GPU in its middle is several jobs. Of a program that has its jobs
+/// back to back nothing is told: best effort has its gaps. So it keeps at least half of the time
+/// between jobs. Reads no clock, allocates nothing. Not thread-safe.
 class Followers {
  public:
   static constexpr std::uint64_t kSoonNs = 500'000;  ///< Of GPU time.
-  static constexpr std::uint64_t kLongestChainNs = 100'000'000;
+  /// Of GPU time: so long may the gates stay closed for pauses that have been.
+  static constexpr std::uint64_t kMostLeftNs = 20'000'000;
   static constexpr std::size_t kKinds = 64;
   /// A kind is followed at once more often than not by so many.
   static constexpr int kSure = 4;
@@ -22,16 +23,21 @@ class Followers {
   /// `time_scale`: real time divided by GPU time.
   explicit Followers(double time_scale = 1) noexcept
       : soon_ns_(static_cast<std::uint64_t>(double(kSoonNs) * time_scale)),
-        longest_ns_(static_cast<std::uint64_t>(double(kLongestChainNs) * time_scale)) {}
+        most_left_ns_(static_cast<std::uint64_t>(double(kMostLeftNs) * time_scale)) {}
 
   /// A job begins. `kind`: jobs that begin with the same work are alike.
   void began(std::uint64_t kind, std::uint64_t now_ns) noexcept;
   void ended(std::uint64_t now_ns) noexcept { ended_ns_ = now_ns; }
   /// The job ended in another way than by a wait, maybe too early: what begins next is unknown.
   void goes_on() noexcept { goes_on_ = true; }
-  /// The kind of the job that will begin within soon_ns() of the end of the last one; nothing: none
-  /// will, or it is not known.
-  [[nodiscard]] std::optional<std::uint64_t> next(std::uint64_t now_ns) const noexcept;
+  /// Whether the gates stay closed, for soon_ns() at most, behind the job that has ended: another
+  /// one will begin within that, and `may_for(kind)`, which names it.
+  template <class MayFor>
+  [[nodiscard]] bool stay_closed(MayFor may_for) noexcept {
+    const std::optional<std::uint64_t> kind = next();
+    held_ = kind && may_for(*kind);
+    return held_;
+  }
   [[nodiscard]] std::uint64_t soon_ns() const noexcept { return soon_ns_; }
 
  private:
@@ -42,16 +48,19 @@ class Followers {
     int sure = 0;
   };
   Entry& find_or_replace(std::uint64_t kind) noexcept;
+  [[nodiscard]] std::optional<std::uint64_t> next() const noexcept;
+  void count_gap(std::uint64_t gap_ns, bool soon) noexcept;
 
   std::uint64_t soon_ns_;
-  std::uint64_t longest_ns_;
+  std::uint64_t most_left_ns_;
   std::array<Entry, kKinds> entries_{};
   std::uint64_t uses_ = 0;
   std::size_t last_ = 0;        ///< The entry of the last job.
   std::uint64_t ended_ns_ = 0;  ///< Of the last job; 0: none has ended.
-  std::uint64_t chain_ns_ = 0;  ///< When this chain began.
+  /// Open gates in pauses that were not short, without as much time with closed gates.
+  std::uint64_t left_ns_ = 0;
+  bool held_ = false;
   bool goes_on_ = false;
-  bool was_long_ = true;  ///< The chain before this one; true: there was none.
 };
 
 }  // namespace sluice::intercept

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <random>
 #include <vector>
 
 namespace sluice::intercept::test {
@@ -10,6 +13,17 @@ namespace {
 
 constexpr std::uint64_t kUs = 1000;
 constexpr std::uint64_t kMs = 1'000'000;
+
+/// The kind of the next job, for which the gates stay closed; 0: they open.
+std::uint64_t told_by(Followers& followers) {
+  std::uint64_t told = 0;
+  const bool stay = followers.stay_closed([&told](std::uint64_t kind) {
+    told = kind;
+    return true;
+  });
+  EXPECT_EQ(stay, told != 0);
+  return told;
+}
 
 class Requests : public testing::Test {
  protected:
@@ -21,7 +35,7 @@ class Requests : public testing::Test {
       followers_.began(kind, now_);
       now_ += job_us * kUs;
       followers_.ended(now_);
-      told.push_back(followers_.next(now_).value_or(0));
+      told.push_back(told_by(followers_));
       now_ += gap_us * kUs;
     }
     return told;
@@ -76,24 +90,65 @@ TEST_F(Requests, JobsThatBeginAlikeAreFollowedByEachOther) {
 // Prevents: a program that is back to back leaves no gap to those below.
 TEST_F(Requests, BackToBackNothingIsTold) {
   int told = 0;
-  for (int i = 0; i < 1000; ++i) told += request({1, 2})[0] != 0 ? 1 : 0;
+  const auto back_to_back = [&] {
+    for (const std::uint64_t each : request({1, 2})) told += each != 0 ? 1 : 0;
+  };
+  for (int i = 0; i < 1000; ++i) back_to_back();
   EXPECT_EQ(told, 0) << "it was never apart";
-  pause();
-  request({1, 2});
-  EXPECT_EQ(request({1}), (Told{0})) << "the chain before was long";
-  pause();
-  request({1});
-  pause();
-  requests({1, 2}, 4);
-  for (int i = 0; i < 1000; ++i) {
-    const std::uint64_t began = i * 1800 * kUs;
-    const Told now = request({1, 2});
-    if (began > Followers::kLongestChainNs) {
-      EXPECT_EQ(now, (Told{0, 0}));
+  for (int i = 0; i < 10; ++i) {
+    for (int k = 0; k < 3; ++k) {
+      pause();
+      back_to_back();
     }
-    told += now[0] != 0 ? 1 : 0;
+    pause();
+    told = 0;
+    for (int k = 0; k < 1000; ++k) back_to_back();
+    EXPECT_NEAR(told, Followers::kMostLeftNs / (100 * kUs), 8) << "for the pause";
   }
-  EXPECT_NEAR(told, 100 / 1.8, 2) << "until the chain is long";
+}
+
+// Prevents: a decode loop whose host is a bit late now and then has no gaps for those below.
+TEST_F(Requests, AtLeastHalfOfTheTimeBetweenJobsIsLeft) {
+  std::mt19937_64 random(1);
+  for (const double median_us : {50.0, 100.0, 200.0, 300.0, 400.0, 1000.0}) {
+    for (const double sigma : {0.2, 0.5, 1.0, 2.0}) {
+      SCOPED_TRACE(testing::Message() << median_us << " us, sigma " << sigma);
+      std::lognormal_distribution<double> gap(std::log(median_us), sigma);
+      double gaps = 0;
+      double held = -2.0 * Followers::kMostLeftNs / kUs;
+      for (int i = 0; i < 5000; ++i) {
+        const double us = std::min(gap(random), 1e6);
+        gaps += us;
+        const bool stays = request({1}, 1000, std::uint64_t(us))[0] != 0;
+        held += stays ? std::min(us, double(Followers::kSoonNs) / kUs) : 0;
+      }
+      EXPECT_LE(held, gaps / 2);
+    }
+  }
+}
+
+// Prevents: gates that open all the same pay for others.
+TEST_F(Requests, GatesThatMayNotStayClosedOpen) {
+  requests({1, 2}, 10);
+  for (int i = 0; i < 300; ++i) {
+    followers_.began(1 + i % 2, now_);
+    followers_.ended(now_ += kMs);
+    EXPECT_FALSE(followers_.stay_closed([](std::uint64_t) { return false; }));
+    now_ += 400 * kUs;
+  }
+  followers_.began(1, now_);
+  EXPECT_EQ(told_by(followers_), 2U) << "120 ms of gaps later";
+}
+
+// Prevents: requests with short pauses between them are as dear as before.
+TEST_F(Requests, APauseOfTheSameTimePaysForTheGapsOfARequest) {
+  const std::vector<std::uint64_t> kinds{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  int told = 0;
+  for (int i = 0; i < 100; ++i) {
+    for (const std::uint64_t each : request(kinds)) told += each != 0 ? 1 : 0;
+    pause(1);
+  }
+  EXPECT_GE(told, 94 * 9) << "0.9 ms between the jobs";
 }
 
 TEST_F(Requests, ManyKindsReplaceEachOther) {
@@ -118,7 +173,7 @@ TEST_F(Requests, TimesAreOfTheGpu) {
     for (const std::uint64_t kind : {1, 2}) {
       slow.began(kind, now);
       slow.ended(now += 30 * kMs);
-      EXPECT_EQ(slow.next(now).value_or(0), kind == 1 && i >= 4 ? 2U : 0U);
+      EXPECT_EQ(told_by(slow), kind == 1 && i >= 4 ? 2U : 0U);
       now += 4 * kMs;
     }
     now += 100 * kMs;
@@ -139,7 +194,7 @@ TEST_F(Requests, AJobThatGoesOnIsNoOther) {
   followers_.goes_on();
   followers_.began(0, now_ += 300 * kUs);
   followers_.ended(now_ += kMs);
-  EXPECT_EQ(followers_.next(now_), 2U);
+  EXPECT_EQ(told_by(followers_), 2U);
 }
 
 // A clock that goes back is a gap.

@@ -102,8 +102,8 @@ TEST(StepLaw, PrefillsDoNotStopTheTrial) {
   }
 }
 
-// Prevents: a program with two waits a step, of which the first one is short, has windows only, or a
-// trial that does not end.
+// Prevents: a program with two waits a step, of which the first one is short, has windows only, or
+// a trial that does not end.
 TEST(StepLaw, EveryOtherStepMayBeShort) {
   for (const double other : {0.3, 4.0}) {
     for (const double noise : {0.1, 0.2}) {

@@ -15,14 +15,14 @@ inline constexpr double kMs = 1e6;
 /// A program and what windows cost it. Times are ms.
 struct Program {
   double step = 20;
-  double other = 0;       ///< Every other step is of a graph of its own that takes so long; 0: none.
-  double noise = 0.02;    ///< Sigma of the logarithm.
-  double price = 1;       ///< What a step is lengthened by, for each ms of a window.
-  double overrun = 0.3;   ///< And for each window: the kernel that still runs, two switches.
-  double spill = 0;       ///< Part of the cost that shows in the step after it.
-  double drift = 0;       ///< Amplitude of the change of `step` over 4,000 steps.
-  double jump = 1;        ///< Every other 700 steps take so many times as long.
-  int kinds = 1;          ///< Of steps, in random order; each is a graph.
+  double other = 0;      ///< Every other step is of a graph of its own that takes so long; 0: none.
+  double noise = 0.02;   ///< Sigma of the logarithm.
+  double price = 1;      ///< What a step is lengthened by, for each ms of a window.
+  double overrun = 0.3;  ///< And for each window: the kernel that still runs, two switches.
+  double spill = 0;      ///< Part of the cost that shows in the step after it.
+  double drift = 0;      ///< Amplitude of the change of `step` over 4,000 steps.
+  double jump = 1;       ///< Every other 700 steps take so many times as long.
+  int kinds = 1;         ///< Of steps, in random order; each is a graph.
   int prefill_every = 0;  ///< 0: never.
   double prefill = 120;
   double accidents = 0;  ///< Part of the steps that take twice to four times as long.
