@@ -72,3 +72,19 @@ def test_random_indices_of_a_big_space_come_back():
 def test_an_index_outside_of_the_space_is_refused(index):
     with pytest.raises(IndexError, match="index"):
         knobs.entity_of(SMALL, index)
+
+
+def test_a_changed_program_keeps_most_decisions():
+    """A tuner's proposals that are random programs would make its half of new data like the other half."""
+    random_numbers, spread = random.Random(3), set()
+    parent = knobs.index_of(BIG, 1, [[knob["name"], knob["type"], knobs.choices(knob)[-1]] for knob in BIG[1]["knobs"]])
+    for _ in range(200):
+        child = knobs.changed(BIG, parent, random_numbers)
+        (sketch, theirs), (_, before) = knobs.entity_of(BIG, child), knobs.entity_of(BIG, parent)
+        assert sketch == 1
+        spread.add(sum(a != b for a, b in zip(theirs, before)))
+    assert {1, 2, 3} <= spread <= {0, 1, 2, 3}
+
+
+def test_a_task_without_decisions_has_one_program():
+    assert knobs.changed([{"knobs": []}], 0, random.Random(0)) == 0

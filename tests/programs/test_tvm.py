@@ -366,3 +366,46 @@ def test_a_recorded_program_can_be_made_again(name):
         for line in (recorded[0], recorded[-1]):
             want = {"features"} | ({"kernels", "source"} & line.keys())
             assert programs.describe(task, line["index"], want) == line
+
+
+def test_programs_that_spill_are_refused(monkeypatch):
+    task = the_task("conv-14")
+    every = programs.sample(task, 12, 5, {"source"})[0]
+    assert not all(cuda.likely_to_spill(line["kernels"]) for line in every)
+    assert any(cuda.likely_to_spill(line["kernels"]) for line in every)
+    few, left_out = programs.sample(task, 12, 5, {"source", "registers"})
+    assert len(few) == 12 and left_out["likely to spill registers"]
+    assert not any(cuda.likely_to_spill(line["kernels"]) for line in few)
+
+
+@pytest.mark.parametrize(
+    ("threads", "local", "spills"), [(32, 608, False), (32, 640, True), (1024, 152, False), (1024, 156, True)]
+)
+def test_a_large_block_has_fewer_registers(threads, local, spills):
+    """0.6 of 255 and of 64 registers."""
+    assert cuda.likely_to_spill([{"block": [threads, 1, 1], "local": local}]) == spills
+
+
+def test_a_pack_of_tuned_programs_has_new_ones_of_measured_tasks(tmp_path):
+    measured, unmeasured = the_task("dense-64"), the_task("softmax-64")
+    made = programs.sample(measured, 6, 2, {"kernels"})[0]
+    record = {"input": ["cuda", "dense", [], {}], "version": 0.2}
+    lines = [
+        record
+        | {"config": {"index": index, "entity": []}, "result": [[seconds], 0, 1, 1]}
+        | {"sluice": {"task": measured.id, "program": str(index), "device": device}}
+        for index, seconds, device in [
+            *((line["index"], 1 + number, "H100") for number, line in enumerate(made)),
+            (measured.space.size, 0.1, "H100"),  # TVM's own schedule, which has no decisions
+        ]
+    ]
+    (tmp_path / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    plan = make.Plan(["dense-64", "softmax-64"], [1], 5, "cuda", tmp_path / "a.programs", False, 0, 9, {"source"})
+    plan.tuned = [tmp_path / "records.jsonl"]
+    assert make.make(plan) == 0
+    found = [line for line in pack.read_lines(plan.out) if line["kind"] == "program"]
+    assert {line["task"] for line in found} == {measured.id} != {unmeasured.id}
+    assert len(found) == 5 and not {line["index"] for line in found} & {line["index"] for line in made}
+    assert not any("features" in line for line in found)
+    near = [min(sum(a != b for a, b in zip(line["entity"], parent["entity"])) for parent in made[:3]) for line in found]
+    assert max(near) <= 3

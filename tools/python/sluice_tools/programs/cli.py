@@ -57,6 +57,12 @@ def _parser() -> argparse.ArgumentParser:
     make.add_argument(
         "--sources", type=int, default=sys.maxsize, metavar="N", help="programs of a task with CUDA C (default: all)"
     )
+    make.add_argument(
+        "--tuned", type=Path, nargs="+", default=[], metavar="RECORDS",
+        help="change the fastest programs of these records instead of random ones; tasks without a record are left out",
+    )  # fmt: skip
+    make.add_argument("--no-spills", action="store_true", help="none that is likely to spill registers")
+    make.add_argument("--no-features", action="store_true", help="leave out TVM's features, which only xgb tuners read")
     network = commands.add_parser("network", help="time a whole network on this CPU, next to the sum of its programs")
     network.add_argument("model", metavar="MODEL", help="a name, or the path or address of an ONNX file")
     network.add_argument("records", nargs="+", type=Path, metavar="RECORDS", help="of sluice opbench measure, llvm")
@@ -102,8 +108,10 @@ def _run(options: argparse.Namespace) -> int:
         raise usage_error(f"--per-task {options.per_task} is not positive")
     from sluice_tools.programs import make
 
-    keys = ("models", "batches", "per_task", "target", "out", "resume", "seed", "sources")
-    return make.make(make.Plan(**{key: getattr(options, key) for key in keys}))
+    keys = ("models", "batches", "per_task", "target", "out", "resume", "seed", "sources", "tuned")
+    want = {"source"} | ({"registers"} if options.no_spills else set())
+    want |= set() if options.no_features else {"features"}
+    return make.make(make.Plan(**{key: getattr(options, key) for key in keys}, want=want))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -83,3 +83,16 @@ def array_bytes(body: str) -> dict[str, int]:
     for shared, element, count in _ARRAY.findall(body):
         found["static_shared" if shared else "local"] += int(count) * _BYTES.get(element, 4)
     return found
+
+
+def likely_to_spill(launches: list[dict]) -> bool:
+    """Whether the arrays of a thread need more than 0.6 of the registers that it can have.
+
+    Of 6,240 programs that were compiled for sm_90, 25 % spill; of the 77 % that pass here, 6 %. 3 % of those that do
+    not spill are refused (docs/data/programs, 2026-11-27).
+    """
+    for launch in launches:
+        warps = -(-math.prod(launch["block"]) // 32)
+        if launch["local"] / 4 > 0.6 * min(255, 65536 // (32 * warps)):
+            return True
+    return False

@@ -7,6 +7,7 @@ of a sketch follow those of the sketches before it.
 
 import functools
 import math
+import random
 
 
 @functools.lru_cache(maxsize=4096)
@@ -51,3 +52,13 @@ def index_of(sketches: list[dict], number: int, entity: list[list]) -> int:
         digit = choices(knob).index(tuple(choice) if kind == "sp" else choice)
         index = index * len(choices(knob)) + digit
     return index + sum(size(sketch) for sketch in sketches[:number])
+
+
+def changed(sketches: list[dict], index: int, random_numbers: random.Random) -> int:
+    """The index with one to three decisions drawn anew, as a tuner does with a program that was fast."""
+    number, entity = entity_of(sketches, index)
+    knobs = sketches[number]["knobs"]
+    for _ in range(random_numbers.randint(1, 3) if knobs else 0):
+        place = random_numbers.randrange(len(knobs))
+        entity[place][2] = random_numbers.choice(choices(knobs[place]))
+    return index_of(sketches, number, entity)

@@ -6,17 +6,19 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from pathlib import Path
 
 from sluice_tools.errors import CommandError, first_line, run_error, usage_error
+from sluice_tools.opbench import records
 from sluice_tools.programs import catalog, models, networks, pack, programs
 from sluice_tools.programs.tvm_setup import FFI_VERSION, TVM_VERSION, full_name, target_of
 
 _PIECE = 250  # programs that a crash may lose
 _PATIENCE_S = 300  # until fewer are written
 _ROUND = 4  # programs of a task before the next task has its turn
+_PARENTS = 3  # of a task, the fastest
 
 
 @dataclass
@@ -29,6 +31,8 @@ class Plan:
     resume: bool
     seed: int
     sources: int  # programs of each task that have their CUDA C
+    want: set[str] = field(default_factory=lambda: {"source", "features"})
+    tuned: list[Path] = field(default_factory=list)  # records: their fastest programs are changed
 
 
 def say(text: str) -> None:
@@ -95,6 +99,15 @@ def _begin(plan: Plan, lines: list[dict], tasks: list) -> dict[str, set[int]]:
     return known
 
 
+def _measured(files: list[Path]) -> dict[str, list[int]]:
+    """The indices that were measured on a whole GPU, the fastest first, by task."""
+    costs: dict[str, dict[int, float]] = {}
+    for one in chain(*map(records.read, files)):
+        if one.good and "@" not in one.device:
+            costs.setdefault(one.task, {})[one.index] = one.cost
+    return {task: sorted(found, key=lambda index: found[index]) for task, found in costs.items()}
+
+
 class _Output:
     """Collects programs, and writes them in pieces."""
 
@@ -143,7 +156,10 @@ def _interrupts() -> Iterator[list[int]]:
 
 
 def make(plan: Plan) -> int:
+    measured = _measured(plan.tuned)
     lines, tasks = _import_all(plan)
+    if plan.tuned:
+        tasks = [(task, line) for task, line in tasks if task.id in measured]
     known = _begin(plan, lines, tasks)
     there, wanted = sum(map(len, known.values())), plan.per_task * len(tasks)
     say(f"{len(lines)} networks, {len(tasks)} tasks, {wanted} programs wanted, {there} there")
@@ -156,7 +172,10 @@ def make(plan: Plan) -> int:
                     missing = min(goal, plan.per_task) - len(have)
                     if missing <= 0 or task.id in exhausted:
                         continue
-                    made, left_out = programs.sample(task, missing, plan.seed + len(have), {"source", "features"}, have)
+                    old = [index for index in measured.get(task.id, []) if index < task.space.size]
+                    made, left_out = programs.sample(
+                        task, missing, plan.seed + len(have), plan.want, have | set(old), old[:_PARENTS]
+                    )
                     for line in made[max(plan.sources - len(have), 0) :]:
                         line.pop("source", None)
                     have |= {line["index"] for line in made}

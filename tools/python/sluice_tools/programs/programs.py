@@ -21,7 +21,8 @@ def describe(task: Task, index: int, want: set[str]) -> dict:
     """Raises Refused, Unusable or IndexError.
 
     `want` may have "features", and for a GPU "kernels", the launches, and "source", CUDA C and the launches: these two
-    take most of the time, because TVM compiles the program for them.
+    take most of the time, because TVM compiles the program for them. "registers" refuses programs that are likely to
+    spill them.
     """
     schedule = task.space.schedule(index)
     sketch, entity = knobs.entity_of(task.space.sketches, index)
@@ -71,6 +72,8 @@ def _launches(task: Task, schedule, walked: Walk, want: Collection[str]) -> dict
     names = [str(buffer.name) for buffer in task.function.params]
     found: dict = {}
     found["kernels"], found["extra"] = cuda.kernels(source, walked, names, _scratch(schedule))
+    if "registers" in want and cuda.likely_to_spill(found["kernels"]):
+        raise Unusable("likely to spill registers")
     if "source" in want:
         found["source"] = source
     return found
@@ -88,14 +91,21 @@ def _scratch(schedule) -> dict[str, int]:
     return found
 
 
-def sample(task: Task, count: int, seed: int, want: set[str], known: Collection[int] = ()) -> tuple[list[dict], dict]:
-    """Up to `count` random programs that are not in `known`, and how many were left out, by reason."""
+def sample(
+    task: Task, count: int, seed: int, want: set[str], known: Collection[int] = (), parents: Collection[int] = ()
+) -> tuple[list[dict], dict]:
+    """Up to `count` random programs that are not in `known`, and how many were left out, by reason. With `parents`,
+    each is a random one of these with some decisions changed."""
     random_numbers = random.Random(f"{task.id} {seed}")
+    drawn = list(parents)
     lines, tried, left_out = [], set(known), {}
     for _ in range(_TRIES * count):
         if len(lines) == count or len(tried) - len(known) >= task.space.size:
             break
-        index = task.space.sample(random_numbers)
+        if drawn:
+            index = knobs.changed(task.space.sketches, random_numbers.choice(drawn), random_numbers)
+        else:
+            index = task.space.sample(random_numbers)
         if index in tried:
             continue
         tried.add(index)
