@@ -44,6 +44,16 @@ static inline uint64_t sluice_job_announce(uint64_t start_ns) {
   return found == NULL ? 0 : ((uint64_t(*)(uint64_t))found)(start_ns);
 }
 
+/* As sluice_job_announce(), for a job on one device only: its index in this process, as in
+ * cuDeviceGet(). Clients of other devices are not held. Returns 0 also if there is no such device.
+ */
+static inline uint64_t sluice_job_announce_on(int device, uint64_t start_ns) {
+  static void* cache = NULL;
+  static int known = 0;
+  void* found = sluice_lookup(&cache, &known, "sluice_v1_job_announce_on");
+  return found == NULL ? 0 : ((uint64_t(*)(int, uint64_t))found)(device, start_ns);
+}
+
 /* Cancels an announced job that will not begin. announced: the id from sluice_job_announce(). 0 and
  * the ids of lapsed jobs and of jobs that have begun are ignored. Thread-safe. */
 static inline void sluice_job_cancel(uint64_t announced) {
@@ -54,8 +64,8 @@ static inline void sluice_job_cancel(uint64_t announced) {
 }
 
 /* Begins a job: one unit of work, such as an inference or a training step. Call it before the job's
- * first launch. Every lower-priority client of the device is held until the job ends. Jobs of a
- * process may overlap: the hold lasts from the first begin to the last end.
+ * first launch. Every lower-priority client of the devices of this process is held until the job
+ * ends. Jobs of a process may overlap: the hold lasts from the first begin to the last end.
  * announced: the id from sluice_job_announce(), or 0.
  * Returns an id for sluice_job_end(), or 0 if the interposer is not preloaded. Thread-safe. Never
  * fails. */
@@ -64,6 +74,15 @@ static inline uint64_t sluice_job_begin(uint64_t announced) {
   static int known = 0;
   void* found = sluice_lookup(&cache, &known, "sluice_v1_job_begin");
   return found == NULL ? 0 : ((uint64_t(*)(uint64_t))found)(announced);
+}
+
+/* As sluice_job_begin(), for a job on one device only, as in sluice_job_announce_on(). announced:
+ * an id of that function for the same device, or 0. */
+static inline uint64_t sluice_job_begin_on(int device, uint64_t announced) {
+  static void* cache = NULL;
+  static int known = 0;
+  void* found = sluice_lookup(&cache, &known, "sluice_v1_job_begin_on");
+  return found == NULL ? 0 : ((uint64_t(*)(int, uint64_t))found)(device, announced);
 }
 
 /* Ends a job. Call it after the job's GPU work has finished (after the synchronise): otherwise held
@@ -91,11 +110,11 @@ static inline int sluice_set_target(const char* target) {
 
 /* Device memory that is shared out (docs/reference/memory.md). A broker, such as `sluice serve`,
  * may limit what this process holds, and may order the process to hold less at once. From the first
- * call of one of these functions, except sluice_memory_held() and sluice_memory_refused(), the
+ * call of one of these functions, except those of what is held and refused, the
  * process counts as one that obeys orders: launches may then be refused with
  * CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES. Make the first call when the process has a context, or the
  * call does nothing. All functions are thread-safe and never fail. In a process with several
- * devices they mean the device of the thread's context. */
+ * devices they mean the device of the thread's context, except sluice_memory_held_on(). */
 
 /* How an order is to be obeyed: the lowest byte of the value of sluice_order(). */
 enum {
@@ -124,6 +143,14 @@ static inline uint64_t sluice_memory_held(void) {
   static int known = 0;
   void* found = sluice_lookup(&cache, &known, "sluice_v1_memory_held");
   return found == NULL ? 0 : ((uint64_t(*)(void))found)();
+}
+
+/* The same of one device, by its index in this process. 0 also before it is used. */
+static inline uint64_t sluice_memory_held_on(int device) {
+  static void* cache = NULL;
+  static int known = 0;
+  void* found = sluice_lookup(&cache, &known, "sluice_v1_memory_held_on");
+  return found == NULL ? 0 : ((uint64_t(*)(int))found)(device);
 }
 
 /* Returns how many allocations of this process were refused because of the limit. 0 if not

@@ -36,7 +36,7 @@ class Interposer {
   [[nodiscard]] Clients& clients() noexcept { return clients_; }
   [[nodiscard]] Streams& streams() noexcept { return streams_; }
   [[nodiscard]] GraphBook& graphs() noexcept { return graphs_; }
-  [[nodiscard]] JobBook& jobs() noexcept { return jobs_; }
+  [[nodiscard]] JobBooks& jobs() noexcept { return jobs_; }
   [[nodiscard]] HeldMemory& held_memory() noexcept { return held_memory_; }
 
   /// See stream_of() in launch.hpp. Allocates.
@@ -118,7 +118,7 @@ class Interposer {
   // Of the keeper's thread.
   LoadedLibraries loaded_;
   std::uint64_t next_look_ns_ = 0;
-  JobBook jobs_;
+  JobBooks jobs_;
   Watcher watcher_;
   std::mutex attach_mutex_;
   std::optional<shm::BoardMapping> mapping_;

@@ -97,10 +97,8 @@ JobBook::Taken JobBook::take(std::uint64_t job) noexcept {
   return closed ? Taken::kClosed : Taken::kBeforeClose;
 }
 
-void JobBook::add(std::unique_ptr<Client> client) {
-  const std::lock_guard lock(mutex_);
-  if (!open_.empty()) client->jobs().begin();
-  clients_.add(std::move(client));
+void JobBook::adopt(Client& client) noexcept {
+  if (!open_.empty()) client.jobs().begin();
 }
 
 /// Makes the slack of the clients below unlimited, unless another announced job is near.
@@ -156,9 +154,8 @@ void JobBook::close_gates_for(Announced& announced) {
   clients_.for_each([=](Client& client) { client.jobs().hold_for_announced(until_ns); });
 }
 
-/// Returns when to look again, and whether to switch the GPU to this process now. The switch comes
-/// only after the launches that passed the gates have ended: a switch in the middle of them would
-/// delay them by two switches.
+/// The switch comes only after the launches that passed the gates have ended: a switch in the
+/// middle of them would delay them by two switches.
 JobBook::Next JobBook::step_announced() {
   const std::lock_guard lock(mutex_);
   call_off_late();
@@ -201,18 +198,66 @@ JobBook::Next JobBook::step_announced() {
   return next;
 }
 
-Worker::Sleep JobBook::step() {
+JobBook* JobBooks::of(CUdevice device) {
+  if (device < 0 || device >= Clients::kMost) return nullptr;
+  auto& book = of_devices_[static_cast<std::size_t>(device)];
+  if (JobBook* const made = book.load()) return made;
+  const std::lock_guard lock(making_);
+  if (book.load() == nullptr) {
+    const auto first = (static_cast<std::uint64_t>(device) + 1) << kDeviceShift | 1U;
+    book.store(std::make_unique<JobBook>(clients_, announcer_, device, first).release());
+  }
+  return book.load();
+}
+
+JobBook* JobBooks::known(std::uint64_t device) noexcept {
+  return device < of_devices_.size() ? of_devices_[device].load() : nullptr;
+}
+
+JobBook* JobBooks::book_of(std::uint64_t job) noexcept {
+  const std::uint64_t device = job >> kDeviceShift;
+  return device == 0 ? &all_ : known(device - 1);
+}
+
+void JobBooks::end(std::uint64_t job) {
+  if (JobBook* const book = book_of(job)) book->end(job);
+}
+
+void JobBooks::cancel(std::uint64_t announced) {
+  if (JobBook* const book = book_of(announced)) book->cancel(announced);
+}
+
+void JobBooks::add(std::unique_ptr<Client> client) {
+  const std::lock_guard no_new_book(making_);
+  const auto whole = all_.lock();
+  all_.adopt(*client);
+  JobBook* const own = known(static_cast<std::uint64_t>(client->device()));
+  std::unique_lock<std::mutex> its;
+  if (own != nullptr) {
+    its = own->lock();
+    own->adopt(*client);
+  }
+  clients_.add(std::move(client));
+}
+
+void JobBooks::lapse() noexcept {
+  for_each([](JobBook& book) { book.lapse(); });
+}
+
+Worker::Sleep JobBooks::step() {
   if (g_process.leaving.load()) return {kAnnounceIdleNs, true};
   std::uint64_t look_ns = base::monotonic_ns() + kAnnounceIdleNs;
   clients_.for_each([&](Client& client) {
     look_ns = std::min(
         {look_ns, act_on_prediction(client), client.jobs().look_at_target(base::monotonic_ns())});
   });
-  const Next next = step_announced();
-  if (next.switch_now) clients_.for_each([](Client& client) { client.early_switch()(); });
+  for_each([&](JobBook& book) {
+    const JobBook::Next next = book.step_announced();
+    if (next.switch_now) book.switch_early();
+    look_ns = std::min(look_ns, next.look_ns);
+  });
   const std::uint64_t now = base::monotonic_ns();
-  const std::uint64_t until = std::min(look_ns, next.look_ns);
-  return {until > now ? until - now : 0, true};
+  return {look_ns > now ? look_ns - now : 0, true};
 }
 
 }  // namespace sluice::intercept

@@ -21,7 +21,7 @@ namespace sluice::intercept {
 /// thread that opens the gate must not wait for them.
 class Watcher {
  public:
-  Watcher(const std::string& socket_path, JobBook& jobs) noexcept
+  Watcher(const std::string& socket_path, JobBooks& jobs) noexcept
       : socket_path_(socket_path), jobs_(jobs) {}
 
   /// Starts the thread, unless it runs. False if no thread can be created. Call it before the other
@@ -69,7 +69,7 @@ class Watcher {
   void close_unanswered() noexcept;
 
   const std::string& socket_path_;
-  JobBook& jobs_;
+  JobBooks& jobs_;
   DrawRule draw_rule_;
   shm::Report report_;  ///< Too large for the stack of a thread.
   std::atomic<bool> in_sight_{true};

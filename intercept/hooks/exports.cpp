@@ -46,17 +46,43 @@ using sluice::intercept::g_process;
 using sluice::intercept::if_memory_lasts;
 using sluice::intercept::in_forked_child;
 using sluice::intercept::Interposer;
+using sluice::intercept::JobBook;
 
-SLUICE_EXPORT std::uint64_t sluice_v1_job_announce(std::uint64_t start_ns) {
+namespace {
+
+/// The id that `mark` returns, which gets the book of the jobs of a device, or of all devices
+/// (JobBook::kAll).
+template <class Mark>
+std::uint64_t mark_job(CUdevice device, Mark mark) noexcept {
   if (in_forked_child()) return 0;
   g_process.explicit_jobs.store(true);
-  g_process.announced_jobs.store(true);
   std::uint64_t job = 0;
   if_memory_lasts([&] {
-    Interposer::instance().client_here(true);
-    job = Interposer::instance().jobs().announce(start_ns);
+    Interposer& self = Interposer::instance();
+    self.client_here(true);  // does nothing if the thread has no context
+    JobBook* const book = device == JobBook::kAll ? &self.jobs().all() : self.jobs().of(device);
+    if (book != nullptr) job = mark(*book);
   });
   return job;
+}
+
+std::uint64_t announce(CUdevice device, std::uint64_t start_ns) noexcept {
+  if (!in_forked_child()) g_process.announced_jobs.store(true);
+  return mark_job(device, [start_ns](JobBook& book) { return book.announce(start_ns); });
+}
+
+std::uint64_t begin(CUdevice device, std::uint64_t announced) noexcept {
+  return mark_job(device, [announced](JobBook& book) { return book.begin(announced); });
+}
+
+}  // namespace
+
+SLUICE_EXPORT std::uint64_t sluice_v1_job_announce(std::uint64_t start_ns) {
+  return announce(JobBook::kAll, start_ns);
+}
+
+SLUICE_EXPORT std::uint64_t sluice_v1_job_announce_on(int device, std::uint64_t start_ns) {
+  return device < 0 ? 0 : announce(device, start_ns);
 }
 
 SLUICE_EXPORT void sluice_v1_job_cancel(std::uint64_t announced) {
@@ -65,14 +91,11 @@ SLUICE_EXPORT void sluice_v1_job_cancel(std::uint64_t announced) {
 }
 
 SLUICE_EXPORT std::uint64_t sluice_v1_job_begin(std::uint64_t announced) {
-  if (in_forked_child()) return 0;
-  g_process.explicit_jobs.store(true);
-  std::uint64_t job = 0;
-  if_memory_lasts([&] {
-    Interposer::instance().client_here(true);  // does nothing if the thread has no context
-    job = Interposer::instance().jobs().begin(announced);
-  });
-  return job;
+  return begin(JobBook::kAll, announced);
+}
+
+SLUICE_EXPORT std::uint64_t sluice_v1_job_begin_on(int device, std::uint64_t announced) {
+  return device < 0 ? 0 : begin(device, announced);
 }
 
 SLUICE_EXPORT void sluice_v1_job_end(std::uint64_t job) {
@@ -112,6 +135,12 @@ SLUICE_EXPORT std::uint64_t sluice_v1_memory_grant() {
 SLUICE_EXPORT std::uint64_t sluice_v1_memory_held() {
   auto* const own = orders();
   return own == nullptr ? 0 : own->held();
+}
+
+SLUICE_EXPORT std::uint64_t sluice_v1_memory_held_on(int device) {
+  Interposer* const self = Interposer::existing();
+  auto* const client = self == nullptr ? nullptr : self->client_on(device, false);
+  return client == nullptr ? 0 : client->orders().held();
 }
 
 SLUICE_EXPORT std::uint64_t sluice_v1_memory_refused() {

@@ -91,6 +91,97 @@ TEST_F(Devices, AJobIsOpenOnADeviceThatComesLater) {
   EXPECT_FALSE(active(slot()));
 }
 
+// Prevents: a server on two devices that holds best effort on the one that is idle, or that opens
+// the gates of one device when a job of the other ends.
+TEST_F(Devices, AJobOfADeviceIsOpenThereOnly) {
+  attach_both("gate", 5);
+  sluice_job_end(sluice_job_begin(0));  // jobs are explicit from now on
+  const std::uint64_t second = sluice_job_begin_on(1, 0);
+  EXPECT_TRUE(active(*other_slot_));
+  EXPECT_FALSE(active(slot()));
+  const std::uint64_t first = sluice_job_begin_on(0, 0);
+  EXPECT_TRUE(active(slot()));
+  EXPECT_NE(first, second);
+  sluice_job_end(second);
+  EXPECT_FALSE(active(*other_slot_));
+  EXPECT_TRUE(active(slot()));
+  sluice_job_end(second);
+  sluice_job_end(first);
+  EXPECT_FALSE(active(slot()));
+}
+
+// Prevents: a job on all devices that ends with one of a single device, or the other way round.
+TEST_F(Devices, JobsOfOneAndOfAllDevicesOverlap) {
+  attach_both("gate", 5);
+  const std::uint64_t all = sluice_job_begin(0);
+  const std::uint64_t one = sluice_job_begin_on(1, 0);
+  sluice_job_end(all);
+  EXPECT_FALSE(active(slot()));
+  EXPECT_TRUE(active(*other_slot_));
+  const std::uint64_t again = sluice_job_begin(0);
+  sluice_job_end(one);
+  EXPECT_TRUE(active(slot()));
+  EXPECT_TRUE(active(*other_slot_));
+  sluice_job_end(again);
+  EXPECT_FALSE(active(*other_slot_));
+}
+
+// Prevents: a job of a device that holds nobody there because it began before the program came
+// there.
+TEST_F(Devices, AJobOfADeviceIsOpenWhenTheProgramComesThere) {
+  attach("gate", 5);
+  const std::uint64_t job = sluice_job_begin_on(1, 0);
+  const std::uint64_t elsewhere = sluice_job_begin_on(7, 0);
+  EXPECT_FALSE(active(slot()));
+  attach_second();
+  EXPECT_TRUE(active(*other_slot_));
+  sluice_job_end(elsewhere);
+  EXPECT_TRUE(active(*other_slot_));
+  sluice_job_end(job);
+  EXPECT_FALSE(active(*other_slot_));
+  EXPECT_EQ(sluice_job_begin_on(-1, 0), 0U);
+  EXPECT_EQ(sluice_job_begin_on(1000, 0), 0U);
+  sluice_job_end(~std::uint64_t{0});
+}
+
+// Prevents: an announcement for one device that closes gates on another, or that nobody looks at.
+TEST_F(Devices, AnAnnouncementOfADeviceClosesTheGatesThere) {
+  attach_both("gate", 5);
+  sluice_job_end(sluice_job_begin(0));
+  const Critical below_first(session_, 0, 1);
+  const Critical below_second(session_, 0, 2);
+  const auto closed = [&](const Critical& client) {
+    return board().slots[static_cast<std::size_t>(client.slot())].gate.load() != 0;
+  };
+  std::uint64_t announced = 0;
+  EXPECT_TRUE(eventually([&] {  // again if the machine stood still until the job lapsed
+    sluice_job_cancel(announced);
+    announced = sluice_job_announce_on(1, base::monotonic_ns() + 20'000'000);
+    return eventually([&] { return closed(below_second); }, std::chrono::milliseconds(30));
+  }));
+  EXPECT_FALSE(closed(below_first));
+  const std::uint64_t job = sluice_job_begin_on(1, announced);
+  EXPECT_TRUE(closed(below_second));
+  sluice_job_end(job);
+  EXPECT_FALSE(closed(below_second));
+  announced = sluice_job_announce_on(1, base::monotonic_ns() + 60'000'000'000);
+  EXPECT_NE(announced, 0U);
+  sluice_job_cancel(announced);
+}
+
+// Prevents: memory of one device that counts for another.
+TEST_F(Devices, WhatIsHeldIsThatOfTheDevice) {
+  attach_both("gate", 5);
+  CUdeviceptr memory = 0;
+  ASSERT_EQ(::cuMemAlloc_v2(&memory, 1 << 20), CUDA_SUCCESS);  // the second context is current
+  EXPECT_EQ(sluice_memory_held_on(1), sluice_memory_held());
+  EXPECT_GE(sluice_memory_held_on(1), std::uint64_t{1} << 20);
+  ASSERT_EQ(::cuCtxSetCurrent(first_), CUDA_SUCCESS);
+  EXPECT_EQ(sluice_memory_held_on(0), sluice_memory_held());
+  EXPECT_LT(sluice_memory_held_on(0), sluice_memory_held_on(1));
+  EXPECT_EQ(sluice_memory_held_on(5), 0U);
+}
+
 // Prevents: the default stream of one device is taken for that of the other.
 TEST_F(Devices, ADefaultStreamIsThatOfTheCurrentContext) {
   attach_both("gate", 0);

@@ -49,7 +49,7 @@ exported() { nm -D --defined-only --format=posix "$library" | awk '{print $1}'; 
 # A symbol too many would take a program's own function away; one too few leaves a way past us.
 prove_exports() {
   local expected
-  expected=$( (hooks; printf '%s\n' dlsym ioctl sluice_v1_job_announce sluice_v1_job_begin sluice_v1_job_cancel sluice_v1_job_end sluice_v1_attached sluice_v1_set_target sluice_v1_memory_grant sluice_v1_memory_held sluice_v1_memory_refused sluice_v1_memory_fit sluice_v1_order sluice_v1_order_done sluice_v1_wait_resume sluice_v1_critical) | sort)
+  expected=$( (hooks; printf '%s\n' dlsym ioctl sluice_v1_job_announce sluice_v1_job_announce_on sluice_v1_job_begin sluice_v1_job_begin_on sluice_v1_job_cancel sluice_v1_job_end sluice_v1_attached sluice_v1_set_target sluice_v1_memory_grant sluice_v1_memory_held sluice_v1_memory_held_on sluice_v1_memory_refused sluice_v1_memory_fit sluice_v1_order sluice_v1_order_done sluice_v1_wait_resume sluice_v1_critical) | sort)
   same "$expected" "$(exported | sort)" "the export list"
   nm -D "$library" | grep ' A ' >/dev/null &&
     complain "a version node is exported: hooks must be unversioned"
