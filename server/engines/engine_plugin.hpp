@@ -14,7 +14,6 @@ enum class Place { kRealGpu, kSimulatedGpu, kCpu };
 struct EngineSettings {
   engine::ModelStore store;
   Place place = Place::kCpu;
-  int device = 0;                                           ///< Index of the GPU.
   std::string recording_file;                               ///< For a recording.
   engine::Placement placement = engine::Placement::kFixed;  ///< Of the weights.
   bool takes_turns = true;  ///< Models of a GPU run one after another.
@@ -23,8 +22,8 @@ struct EngineSettings {
 /// Makes an instance, which the caller owns. Throws base::UsageError or base::RunError.
 using MakeServed = engine::ServedModel*(const EngineSettings& settings, const ModelConfig& config);
 
-/// The bytes of the device that nobody holds. Throws base::RunError.
-using FreeMemory = std::uint64_t(const EngineSettings& settings);
+/// The bytes of a GPU that nobody holds. Throws base::RunError.
+using FreeMemory = std::uint64_t(int gpu);
 
 }  // namespace sluice::server
 

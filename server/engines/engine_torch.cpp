@@ -4,10 +4,10 @@
 #include <cstdio>
 
 #include "base/error.hpp"
-#include "engine/memory/device_context.hpp"
 #include "engine/store/splits.hpp"
 #include "engine/torch/served_torch.hpp"
 #include "server/engines/engine_plugin.hpp"
+#include "server/engines/free_memory.hpp"
 
 namespace sluice::server {
 namespace {
@@ -35,7 +35,7 @@ std::unique_ptr<engine::ServedModel> make(const EngineSettings& settings,
                                           const ModelConfig& config) {
   const bool on_gpu = settings.place == Place::kRealGpu && config.device != "cpu";
   engine::ServeOptions options;
-  if (on_gpu) options.gpu = settings.device;
+  if (on_gpu) options.gpu = config.gpus.front();
   const std::string device = engine::torch_device_name(options.gpu);
   engine::ModelSpec spec;
   spec.model_name = config.path;
@@ -58,12 +58,6 @@ extern "C" __attribute__((visibility("default"))) sluice::engine::ServedModel* s
   return sluice::server::make(settings, config).release();
 }
 
-extern "C" __attribute__((visibility("default"))) std::uint64_t sluice_free_memory(
-    const sluice::server::EngineSettings& settings) {
-  namespace engine = sluice::engine;
-  // Kept, because a context takes long to make, and never released: at the end of the process the
-  // driver may be gone before this library.
-  static const auto* const context =
-      new engine::DeviceContext(engine::MemoryDriver::loaded(), settings.device);
-  return context->free_bytes();
+extern "C" __attribute__((visibility("default"))) std::uint64_t sluice_free_memory(int gpu) {
+  return sluice::server::free_memory(gpu);
 }

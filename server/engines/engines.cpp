@@ -111,6 +111,16 @@ void choose_engines(const base::Install& install, const engine::ModelStore& stor
   }
 }
 
+void settle_gpus(Place place, int gpu, ModelConfig& config) {
+  const bool torch = config.engine == "torch" || config.engine == "aoti";
+  const bool on_gpu = place == Place::kRealGpu || (place == Place::kSimulatedGpu && !torch);
+  if (!on_gpu || config.device == "cpu") {
+    config.gpus.clear();
+  } else if (config.gpus.empty()) {
+    config.gpus = {gpu};
+  }
+}
+
 std::vector<ModelVersion> find_versions(const engine::ModelStore& store,
                                         const ModelConfig& config) {
   std::vector<ModelVersion> found;
@@ -159,11 +169,11 @@ std::unique_ptr<engine::ServedModel> Engines::make(const ModelConfig& config) co
   return std::unique_ptr<engine::ServedModel>(make_with("recording")(settings, config));
 }
 
-std::uint64_t Engines::free_memory(const std::vector<ModelConfig>& models) const {
+std::uint64_t Engines::free_memory(const std::vector<ModelConfig>& models, int gpu) const {
   for (const ModelConfig& config : models) {
     if (config.engine == "dummy" || config.device == "cpu") continue;
     const std::string name = config.engine == "recording" ? "recording" : "torch";
-    return load_engine<FreeMemory>(install_, name, "sluice_free_memory")(settings_);
+    return load_engine<FreeMemory>(install_, name, "sluice_free_memory")(gpu);
   }
   return 0;
 }

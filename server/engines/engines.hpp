@@ -28,6 +28,9 @@ void choose_engines(const base::Install& install, const engine::ModelStore& stor
                                                     const std::string& file,
                                                     const std::string& name);
 
+/// Settles the GPUs of a model: those that it names, or `gpu`; none on the CPU.
+void settle_gpus(Place place, int gpu, ModelConfig& config);
+
 /// Makes instances of models with a settled engine. Loads the libraries of engines when they are
 /// needed, and keeps them.
 class Engines {
@@ -38,9 +41,9 @@ class Engines {
   /// Throws base::UsageError or base::RunError.
   [[nodiscard]] std::unique_ptr<engine::ServedModel> make(const ModelConfig& config) const;
 
-  /// The bytes of the GPU that nobody holds; 0 if none of the models uses a GPU. Throws
-  /// base::RunError.
-  [[nodiscard]] std::uint64_t free_memory(const std::vector<ModelConfig>& models) const;
+  /// The bytes of a GPU that nobody holds, as the engine of one of the models says; 0 if no engine
+  /// uses a GPU. Throws base::RunError.
+  [[nodiscard]] std::uint64_t free_memory(const std::vector<ModelConfig>& models, int gpu) const;
 
  private:
   base::Install install_;

@@ -78,20 +78,40 @@ std::string set_batch_size(ModelConfig& model, const std::string& text) {
   return "";
 }
 
-constexpr std::string_view kLatest = "latest:";
-
 /// The numbers of `1,3`, or nothing if that is no such list.
-std::optional<std::vector<std::uint64_t>> parse_versions(const std::string& text) {
-  std::vector<std::uint64_t> numbers;
+template <class Number>
+std::optional<std::vector<Number>> parse_numbers(const std::string& text, Number min, Number max) {
+  std::vector<Number> numbers;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t comma = std::min(text.find(',', at), text.size());
-    const auto number = parse_number<std::uint64_t>(text.substr(at, comma - at), 1,
-                                                    std::numeric_limits<std::uint64_t>::max());
+    const auto number = parse_number<Number>(text.substr(at, comma - at), min, max);
     if (!number) return std::nullopt;
     numbers.push_back(*number);
     at = comma + 1;
   }
   return numbers;
+}
+
+/// `cuda`, `cpu`, `sim`, or the kind with indices: `cuda:0,1`.
+std::string set_device(ModelConfig& model, const std::string& text) {
+  const std::string allowed = "cuda, cuda:N, cuda:N,M, the same with sim, or cpu";
+  constexpr int kMost = 63;
+  const std::size_t colon = text.find(':');
+  model.device = text.substr(0, colon);
+  const bool gpu = model.device == "cuda" || model.device == "sim";
+  if (!gpu && text != "cpu") return allowed;
+  if (colon == std::string::npos) return "";
+  const auto gpus = parse_numbers<int>(text.substr(colon + 1), 0, kMost);
+  if (!gpus) return allowed;
+  if (std::set(gpus->begin(), gpus->end()).size() != gpus->size()) return "each GPU once";
+  model.gpus = *gpus;
+  return "";
+}
+
+constexpr std::string_view kLatest = "latest:";
+
+std::optional<std::vector<std::uint64_t>> parse_versions(const std::string& text) {
+  return parse_numbers<std::uint64_t>(text, 1, std::numeric_limits<std::uint64_t>::max());
 }
 
 std::optional<std::size_t> parse_latest(const std::string& text) {
@@ -115,7 +135,7 @@ const std::vector<Key>& keys() {
   static const std::vector<Key> all{
       {"path", set_path},
       {"engine", one_of(&ModelConfig::engine, {"auto", "torch", "aoti", "recording", "dummy"})},
-      {"device", one_of(&ModelConfig::device, {"cuda", "cpu", "sim"})},
+      {"device", set_device},
       {"batch-size", set_batch_size},
       {"num-worker", number(&ModelConfig::num_worker, std::size_t{1}, kMaxWorkers)},
       {"slo-ms", number(&ModelConfig::slo_ms, 0.0, 3.6e6)},

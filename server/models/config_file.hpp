@@ -7,14 +7,20 @@
 /// The models that a server serves, from a file in the published format.
 namespace sluice::server {
 
+/// In place of the index of a GPU.
+inline constexpr int kNoGpu = -1;
+
 struct ModelConfig {
-  std::string name;                ///< In requests.
-  std::string path;                ///< The model of the store, or the name or file of a recording.
-  std::string engine = "auto";     ///< auto, torch (TorchScript), aoti, recording or dummy.
-  std::string device = "cuda";     ///< cuda, cpu or sim.
+  std::string name;             ///< In requests.
+  std::string path;             ///< The model of the store, or the name or file of a recording.
+  std::string engine = "auto";  ///< auto, torch (TorchScript), aoti, recording or dummy.
+  std::string device = "cuda";  ///< cuda, cpu or sim.
+  /// The GPUs that have instances, in this order. As read: those that `device` names. Empty: the
+  /// one of --device. Once settled: empty on the CPU.
+  std::vector<int> gpus{};
   std::size_t batch_size = 1;      ///< Items that one execution takes.
   bool batched = true;             ///< False: batch-size 0, a model without a batch dimension.
-  std::size_t num_worker = 1;      ///< Instances; PARALLER runs them at the same time.
+  std::size_t num_worker = 1;      ///< Instances on each GPU; PARALLER runs them at the same time.
   double slo_ms = 0;               ///< Deadline of a request after its arrival; 0: none.
   int priority = 1;                ///< 0: best effort inside the server.
   std::uint64_t max_delay_us = 0;  ///< How long a request may wait for a full batch.
@@ -26,6 +32,11 @@ struct ModelConfig {
   std::uint64_t version = 1;       ///< Of a loaded model.
   std::string versions = "latest:1";  ///< latest:N, all, or numbers: those that are served.
 };
+
+/// The devices of a model: its GPUs, or kNoGpu.
+[[nodiscard]] inline std::vector<int> gpus_of(const ModelConfig& config) {
+  return config.gpus.empty() ? std::vector{kNoGpu} : config.gpus;
+}
 
 /// A version of a model.
 struct ModelVersion {

@@ -19,17 +19,18 @@ std::vector<std::uint64_t> measure(engine::ServedModel& model, std::size_t items
   return times;
 }
 
-/// Best effort does not run while a model is measured. The first job also ends the search for
-/// transparent jobs in this process, which would count the work of best-effort models as jobs.
+/// Best effort does not run on the device while a model is measured. The first job also ends the
+/// search for transparent jobs in this process, which would count the work of best-effort models as
+/// jobs.
 class MeasuringJob {
  public:
-  MeasuringJob() = default;
+  explicit MeasuringJob(int gpu) : job_(gpu == kNoGpu ? 0 : sluice_job_begin_on(gpu, 0)) {}
   MeasuringJob(const MeasuringJob&) = delete;
   MeasuringJob& operator=(const MeasuringJob&) = delete;
   ~MeasuringJob() { sluice_job_end(job_); }
 
  private:
-  std::uint64_t job_ = sluice_job_begin(0);
+  const std::uint64_t job_;
 };
 
 }  // namespace
@@ -45,7 +46,7 @@ std::shared_ptr<Model> load_model(const ModelConfig& config, const MakeInstance&
   if (!config.batched && model->served().batched()) {
     throw base::UsageError("has a batch dimension; batch-size 0 is for models without one");
   }
-  const MeasuringJob job;
+  const MeasuringJob job(model->gpu());
   for (const std::size_t items : std::set{std::size_t{1}, config.batch_size}) {
     model->timing.measured(items, measure(model->served(), items));
     model->limits.measured(items, model->timing.whole_ns(items));

@@ -12,7 +12,9 @@
 
 namespace sluice::server {
 
-/// A loaded model.
+struct Device;
+
+/// A model that is loaded on one device.
 struct Model {
   /// Two executors must not run the same instance at the same time.
   struct Instance {
@@ -29,9 +31,14 @@ struct Model {
 
   [[nodiscard]] engine::ServedModel& served() const { return *instances.front()->served; }
 
-  ModelConfig config;
+  /// The index of its GPU, or kNoGpu.
+  [[nodiscard]] int gpu() const { return config.gpus.empty() ? kNoGpu : config.gpus.front(); }
+
+  ModelConfig config;    ///< With no other GPUs than its own.
   std::uint32_t id = 0;  ///< For the scheduler.
-  bool removed = false;  ///< For the dispatcher: it takes no request any more.
+  Device* device = nullptr;
+  std::size_t first_rank = 0;  ///< Of its instances among those of all devices.
+  bool removed = false;        ///< For the dispatcher: it takes no request any more.
   std::vector<std::unique_ptr<Instance>> instances;
   Limits limits;
   Timing timing;  ///< Used by the loader, and then only by the dispatcher.

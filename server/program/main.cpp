@@ -1,5 +1,6 @@
 // `sluice serve`: this process finds out where the models run, and becomes the server, under
 // `sluice exec` if that is a GPU.
+#include <fmt/format.h>
 #include <malloc.h>
 #include <unistd.h>
 
@@ -23,6 +24,26 @@ bool any_with(const std::vector<ModelConfig>& models, std::string_view engine) {
   });
 }
 
+/// A GPU that a model names, and that does not exist, is a mistake in the configuration.
+void check_gpus(const ServeOptions& options, const base::Gpus& gpus, const std::string& why_none) {
+  const auto check = [](const std::string& whose, int gpu, std::size_t count,
+                        const std::string& none) {
+    if (static_cast<std::size_t>(gpu) < count) return;
+    const std::string there = count == 0   ? none
+                              : count == 1 ? "there is only GPU 0"
+                                           : fmt::format("there are only GPUs 0 to {}", count - 1);
+    throw base::UsageError(fmt::format("{}: found GPU {}, but {}", whose, gpu, there));
+  };
+  for (const ModelConfig& model : options.models) {
+    const bool torch = model.engine == "torch" || model.engine == "aoti";
+    const std::size_t count = gpus.simulated && torch ? 0 : gpus.names.size();
+    for (const int gpu : model.gpus) {
+      check(fmt::format("model {}: device", model.name), gpu, count, why_none);
+    }
+  }
+  if (!gpus.names.empty()) check("--device", options.device, gpus.names.size(), "");
+}
+
 /// The real GPU if there is one; else the simulated one, which only recordings can use; else the
 /// CPU.
 Place find_place(const ServeOptions& options, const base::Install& install) {
@@ -35,9 +56,10 @@ Place find_place(const ServeOptions& options, const base::Install& install) {
   if (options.gpu == base::GpuChoice::kReal) choice = "real";
   if (options.gpu == base::GpuChoice::kSim) choice = "sim";
   const base::Gpus gpus = base::query_gpus(install, choice, options.session);
+  const std::string why = gpus.why_simulated.empty() ? choice : gpus.why_simulated;
+  check_gpus(options, gpus, "there is no real one (" + why + ")");
   if (!gpus.simulated) return Place::kRealGpu;
   if (torch) {
-    const std::string why = gpus.why_simulated.empty() ? choice : gpus.why_simulated;
     base::print_error(
         kName, "no real GPU (" + why + "): PyTorch models run on the CPU, and nothing is gated");
   }
@@ -86,11 +108,14 @@ int start(int argc, char** argv) {
   if (const auto exit_code = parse_serve_options(argc, argv, options)) return *exit_code;
   const base::Install install = base::Install::of_this_program();
   choose_engines(install, engine::model_store(options.store), options.models);
-  if (options.place == "real") return serve(options, Place::kRealGpu);
-  if (options.place == "sim") return serve(options, Place::kSimulatedGpu);
-  const Place place = find_place(options, install);
-  if (place == Place::kCpu) return serve(options, place);
-  become_gated(options, install, place, argc, argv);
+  const Place place = options.place == "real"  ? Place::kRealGpu
+                      : options.place == "sim" ? Place::kSimulatedGpu
+                                               : find_place(options, install);
+  if (options.place.empty() && place != Place::kCpu) {
+    become_gated(options, install, place, argc, argv);
+  }
+  for (ModelConfig& model : options.models) settle_gpus(place, options.device, model);
+  return serve(options, place);
 }
 
 }  // namespace

@@ -43,7 +43,8 @@ void add_model_options(CLI::App& app, ServeOptions& options, Text& text) {
                  "~/.local/share/sluice/models)")
       ->type_name("DIR");
   base::add_gpu_option(app, options.gpu);
-  app.add_option("--device", options.device, "Index of the GPU")
+  app.add_option("--device", options.device,
+                 "Index of the GPU of training, and of models whose configuration names none")
       ->capture_default_str()
       ->type_name("N")
       ->check(base::whole_number(0, std::numeric_limits<int>::max()));

@@ -69,7 +69,7 @@ class Events {
 
 std::uint64_t to_ns(double seconds) { return static_cast<std::uint64_t>(seconds * 1e9); }
 
-/// The GPU of the server, as CUDA_VISIBLE_DEVICES of another process.
+/// A GPU of the server, as CUDA_VISIBLE_DEVICES of another process.
 std::string visible_device(int device) {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (visible == nullptr) return std::to_string(device);
@@ -100,8 +100,8 @@ training::TrainingOptions training_options(const ServeOptions& options, Place pl
   if (place == Place::kCpu) return out;
   out.session = options.session;
   const bool real = place == Place::kRealGpu;
+  out.environment.push_back("CUDA_VISIBLE_DEVICES=" + visible_device(options.device));
   if (real) {
-    out.environment.push_back("CUDA_VISIBLE_DEVICES=" + visible_device(options.device));
     const bool chosen = std::getenv("PYTORCH_ALLOC_CONF") != nullptr ||
                         std::getenv("PYTORCH_CUDA_ALLOC_CONF") != nullptr;
     // PyTorch then gives memory back page by page.
@@ -121,7 +121,7 @@ training::TrainingOptions training_options(const ServeOptions& options, Place pl
 }
 
 EngineSettings engine_settings(const ServeOptions& options, Place place) {
-  EngineSettings settings{engine::model_store(options.store), place, options.device, ""};
+  EngineSettings settings{engine::model_store(options.store), place, ""};
   settings.placement =
       options.memory.use_sta ? engine::Placement::kFixed : engine::Placement::kAnywhere;
   settings.takes_turns = options.server.dispatcher.policy != scheduler::Policy::kParaller;
@@ -131,8 +131,11 @@ EngineSettings engine_settings(const ServeOptions& options, Place place) {
 ServerOptions server_options(const ServeOptions& all, Place place, const Engines& engines) {
   ServerOptions options = all.server;
   if (place != Place::kCpu) {
-    options.memory =
-        memory_options(all.memory, engines.free_memory(all.models), to_ns(all.train.wedged_s));
+    options.memory = [&all, &engines](int gpu) {
+      return memory_options(all.memory, engines.free_memory(all.models, gpu),
+                            to_ns(all.train.wedged_s));
+    };
+    options.training_gpu = all.device;
   }
   options.grants = all.memory.use_sta && !all.train.store.empty();
   if (all.verbose) options.dispatcher.batch_line = say;
@@ -141,8 +144,10 @@ ServerOptions server_options(const ServeOptions& all, Place place, const Engines
                                                    : "cpu";
   const base::Install install = base::Install::of_this_program();
   const engine::ModelStore store = engine::model_store(all.store);
-  options.find_model = [install, store, file = all.config_file](const std::string& name) {
-    return find_model(install, store, file, name);
+  options.find_model = [&all, install, store, place](const std::string& name) {
+    auto found = find_model(install, store, all.config_file, name);
+    if (found) settle_gpus(place, all.device, *found);
+    return found;
   };
   options.find_versions = [store](const ModelConfig& model) { return find_versions(store, model); };
   return options;

@@ -7,14 +7,16 @@
 
 namespace sluice::server {
 
-std::uint64_t Announcer::headers(const std::string& model, std::uint64_t bytes, std::uint64_t now) {
+std::uint64_t Announcer::headers(int gpu, const std::string& model, std::uint64_t bytes,
+                                 std::uint64_t now) {
   const std::lock_guard lock(mutex_);
   // Requests of the same model and size class take about the same time to arrive.
-  Entry entry{model + '/' + std::to_string(std::bit_width(bytes)), now, 0, 0};
+  Entry entry{model + '/' + std::to_string(std::bit_width(bytes)), gpu, now};
   const auto known = notice_ns_.find(entry.kind);
-  if (announce_ && !busy_ && known != notice_ns_.end() && known->second >= kLeastNs) {
+  const bool may = announce_ && gpu != kNoGpu && !busy_.contains(gpu);
+  if (may && known != notice_ns_.end() && known->second >= kLeastNs) {
     entry.announced_ns = static_cast<std::uint64_t>(known->second);
-    entry.job = sluice_job_announce(now + entry.announced_ns);
+    entry.job = sluice_job_announce_on(gpu, now + entry.announced_ns);
     if (entry.job == 0) entry.announced_ns = 0;
   }
   const std::uint64_t id = next_id_++;
@@ -35,11 +37,12 @@ void Announcer::forget(std::uint64_t id) {
   sluice_job_cancel(take(id).job);
 }
 
-void Announcer::begin_busy(std::uint64_t id, std::uint64_t now) {
+void Announcer::begin_busy(int gpu, std::uint64_t id, std::uint64_t now) {
   const std::lock_guard lock(mutex_);
-  const Entry entry = take(id);
-  busy_ = true;
-  if (jobs_) job_ = sluice_job_begin(entry.job);
+  Entry entry = take(id);
+  const bool elsewhere = entry.job != 0 && entry.gpu != gpu;
+  if (elsewhere) sluice_job_cancel(std::exchange(entry.job, 0));
+  busy_[gpu] = jobs_ && gpu != kNoGpu ? sluice_job_begin_on(gpu, entry.job) : 0;
   if (entry.headers_ns == 0) return;
   constexpr double kNewWeight = 0.1;
   const auto took = static_cast<double>(now - entry.headers_ns);
@@ -47,10 +50,12 @@ void Announcer::begin_busy(std::uint64_t id, std::uint64_t now) {
   if (!is_new) known->second += kNewWeight * (took - known->second);
 }
 
-void Announcer::end_busy() {
+void Announcer::end_busy(int gpu) {
   const std::lock_guard lock(mutex_);
-  busy_ = false;
-  sluice_job_end(std::exchange(job_, 0));
+  const auto busy = busy_.find(gpu);
+  if (busy == busy_.end()) return;
+  sluice_job_end(busy->second);
+  busy_.erase(busy);
 }
 
 std::uint64_t Announcer::announced_ns(std::uint64_t id) const {

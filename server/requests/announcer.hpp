@@ -4,10 +4,13 @@
 #include <mutex>
 #include <string>
 
+#include "server/models/config_file.hpp"
+
 namespace sluice::server {
 
-/// Announces jobs to the gate from the headers of requests, and brackets busy periods as jobs.
-/// Every id of headers() ends in forget() or begin_busy(). Thread-safe.
+/// Announces jobs to the gates of each GPU from the headers of requests, and brackets its busy
+/// periods as jobs. Every id of headers() ends in forget() or begin_busy(). `gpu`: an index, or
+/// kNoGpu, which has no gates. Thread-safe.
 class Announcer {
  public:
   /// An announcement with less notice than this is of no use: the context switch and the check
@@ -19,15 +22,16 @@ class Announcer {
   explicit Announcer(bool announce = true, bool jobs = true)
       : announce_(announce && jobs), jobs_(jobs) {}
 
-  /// Headers have arrived: announces a job if the server is idle and the notice is long enough.
-  [[nodiscard]] std::uint64_t headers(const std::string& model, std::uint64_t bytes,
+  /// Headers have arrived: announces a job if the GPU is idle and the notice is long enough.
+  [[nodiscard]] std::uint64_t headers(int gpu, const std::string& model, std::uint64_t bytes,
                                       std::uint64_t now_ns);
   void forget(std::uint64_t id);
 
   /// The request of these headers has been queued. Busy periods begin with the first step on an
-  /// idle server, which passes the id of its request (or 0), and end when the queue is empty.
-  void begin_busy(std::uint64_t id, std::uint64_t now_ns);
-  void end_busy();
+  /// idle GPU, which passes the id of its request (or 0), and end when the queue is empty. A
+  /// request that was announced on another GPU is called off there.
+  void begin_busy(int gpu, std::uint64_t id, std::uint64_t now_ns);
+  void end_busy(int gpu);
 
   /// The notice that the gate was given; 0: none.
   [[nodiscard]] std::uint64_t announced_ns(std::uint64_t id) const;
@@ -35,9 +39,10 @@ class Announcer {
  private:
   struct Entry {
     std::string kind;
-    std::uint64_t headers_ns;
-    std::uint64_t job;           ///< Of sluice_job_announce(); 0: not announced.
-    std::uint64_t announced_ns;  ///< The notice that was given.
+    int gpu = kNoGpu;
+    std::uint64_t headers_ns = 0;
+    std::uint64_t job = 0;           ///< Of sluice_job_announce_on(); 0: not announced.
+    std::uint64_t announced_ns = 0;  ///< The notice that was given.
   };
   [[nodiscard]] Entry take(std::uint64_t id);
 
@@ -47,8 +52,7 @@ class Announcer {
   std::uint64_t next_id_ = 1;
   std::map<std::uint64_t, Entry> entries_;
   std::map<std::string, double> notice_ns_;  ///< From headers to begin, by kind of request.
-  bool busy_ = false;
-  std::uint64_t job_ = 0;
+  std::map<int, std::uint64_t> busy_;        ///< The job of each GPU that is busy; 0: none.
 };
 
 }  // namespace sluice::server

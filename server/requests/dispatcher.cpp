@@ -65,17 +65,22 @@ Dispatcher::Dispatcher(const DispatcherOptions& options, Announcer& announcer,
       memory_(memory),
       answer_(std::move(answer)),
       lost_(std::move(lost)),
+      gpu_(sharing.gpu),
       turn_(sharing.turn),
       residency_(sharing.residency),
-      policy_(options.policy),
+      hand_on_(std::move(sharing.hand_on)),
       queue_(options.policy),
       host_(std::move(host)) {
   host_->start([this] { return round(); });
 }
 
-Dispatcher::~Dispatcher() {
+void Dispatcher::stop() {
   stop_ = true;
   host_->stop();
+}
+
+Dispatcher::~Dispatcher() {
+  stop();
   while (run_messages()) {
   }
   for (auto& [task, execution] : executions_) {
@@ -125,6 +130,7 @@ std::uint64_t Dispatcher::round() {
   drop_overdue(now);
   dispatch();
   note_idle();
+  done_at_ns_ = done_at_ns(now);
   return next_wake_ns();
 }
 
@@ -137,12 +143,6 @@ std::uint64_t Dispatcher::next_wake_ns() const {
     if (execution->held) wake_ns = std::min(wake_ns, execution->release_ns);
   }
   return wake_ns;
-}
-
-void Dispatcher::submit(std::shared_ptr<Model> model, Pending pending) {
-  // std::function must be copyable.
-  auto shared = std::make_shared<Pending>(std::move(pending));
-  post_here([this, model = std::move(model), shared] { accept(model, std::move(*shared)); });
 }
 
 void Dispatcher::cancel(std::uint64_t request) {
@@ -211,9 +211,9 @@ void Dispatcher::answer_dropped(Execution& execution) {
     execution.items -= each->items;
     each = execution.requests.erase(each);
   }
-  if (!execution.begun && execution.in_queue() && !execution.requests.empty()) {
-    queue_.update(task_of(execution));
-  }
+  if (execution.begun || execution.requests.empty()) return;
+  execution.whole_ns = execution.model->timing.whole_ns(execution.items);
+  if (execution.in_queue()) queue_.update(task_of(execution));
 }
 
 void Dispatcher::remove_if_unwanted(std::uint64_t task) {
@@ -253,6 +253,7 @@ void Dispatcher::start(const scheduler::Step& step) {
   Execution& execution = *executions_.at(step.task);
   const std::uint64_t now = host_->now_ns();
   execution.running = true;
+  execution.step_ns = now;
   if (!execution.begun) {
     execution.begun = true;
     Model& model = *execution.model;
@@ -267,7 +268,7 @@ void Dispatcher::start(const scheduler::Step& step) {
   }
   if (is_critical(execution) && !busy_) {
     busy_ = true;
-    announcer_.begin_busy(execution.requests.front().request.announced, now);
+    announcer_.begin_busy(gpu_, execution.requests.front().request.announced, now);
   }
   host_->run(execution, step, [this](const StepResult& result) {
     post_here([this, result] { step_ended(result); });
@@ -280,6 +281,7 @@ void Dispatcher::step_ended(const StepResult& result) {
   if (result.context_lost) lost_(result.error);
   if (result.error.empty()) {
     execution.runs.emplace_back(result.began_ns, result.ended_ns);
+    busy_ns_ += result.ended_ns - result.began_ns;
     Model& model = *execution.model;
     // Blocks of a cold model may have waited for their weights.
     if (execution.cold_ns == 0) {
@@ -340,7 +342,7 @@ void Dispatcher::answer(const Execution& execution, Pending& pending, const Stat
   if (!execution.begun) execution.model->waiting.fetch_sub(1);
   const std::uint64_t announced = std::exchange(pending.request.announced, 0);
   if (announced != 0) announcer_.forget(announced);
-  answer_(execution, pending, status, response);
+  if (execution.begun || !move_on(pending, status)) answer_(execution, pending, status, response);
   pending.done = nullptr;
 }
 
@@ -354,7 +356,7 @@ void Dispatcher::note_idle() {
   });
   if (busy_ && !runs) {
     busy_ = false;
-    announcer_.end_busy();
+    announcer_.end_busy(gpu_);
   }
   if (turn_asked_ && !waits) {
     turn_asked_ = turn_taken_ = false;
@@ -363,10 +365,7 @@ void Dispatcher::note_idle() {
 }
 
 void Dispatcher::set_policy(scheduler::Policy policy) {
-  post_and_wait([&] {
-    queue_.set_policy(policy, host_->now_ns());
-    policy_ = policy;
-  });
+  post_and_wait([&] { queue_.set_policy(policy, host_->now_ns()); });
 }
 
 void Dispatcher::add_model(const std::shared_ptr<Model>& model) {

@@ -37,19 +37,30 @@ class Dispatcher {
   /// unusable.
   using Answer = std::function<void(const Execution&, Pending&, const Status&, const Response&)>;
   using Lost = std::function<void(const std::string& why)>;
-  /// With whom the device is shared. Null where that is nobody.
+  /// The device, and with whom it is shared. Null where that is nobody.
   struct Sharing {
+    int gpu = kNoGpu;                        ///< Its index.
     Turn* turn = nullptr;                    ///< Else inference always has the device.
     memory::Residency* residency = nullptr;  ///< Else no model's weights leave the device.
+    /// Takes a request that another device may have: one of Pending::elsewhere. Called in a round.
+    std::function<void(Pending)> hand_on = nullptr;
   };
   Dispatcher(const DispatcherOptions& options, Announcer& announcer, const ByteBudget& memory,
              Answer answer, Lost lost, Sharing sharing, std::unique_ptr<Host> host = threads());
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
-  /// Answers what is left as unavailable.
+  /// stop(), and answers what is left as unavailable.
   ~Dispatcher();
+  /// From now on nothing runs, and no request goes elsewhere.
+  void stop();
 
   void submit(std::shared_ptr<Model> model, Pending pending);
+  /// As submit(), but runs no round: for the round of another dispatcher.
+  void hand_over(std::shared_ptr<Model> model, Pending pending);
+  /// Estimated ns until all that has been submitted is done.
+  [[nodiscard]] std::uint64_t ahead_ns() const;
+  /// How long steps have run in all.
+  [[nodiscard]] std::uint64_t busy_ns() const { return busy_ns_; }
   void cancel(std::uint64_t request);
   /// The weights of a model are in, or will not be, because of `error`: ResidencyEvents::settled.
   void weights_settled(std::uint32_t model, const std::string& error);
@@ -57,7 +68,6 @@ class Dispatcher {
   void wake();
   /// Returns when the policy holds.
   void set_policy(scheduler::Policy policy);
-  [[nodiscard]] scheduler::Policy policy() const { return policy_.load(); }
   void add_model(const std::shared_ptr<Model>& model);
   /// Returns when the model's requests are answered: those that have not begun as unavailable.
   void remove_model(const std::shared_ptr<Model>& model);
@@ -82,6 +92,8 @@ class Dispatcher {
   bool run_messages();
   [[nodiscard]] std::uint64_t round();
   [[nodiscard]] std::uint64_t next_wake_ns() const;
+  [[nodiscard]] std::uint64_t done_at_ns(std::uint64_t now) const;
+  [[nodiscard]] Message acceptance(std::shared_ptr<Model> model, Pending pending);
   void accept(std::shared_ptr<Model> model, Pending pending);
   [[nodiscard]] Execution* open_batch(const Model& model, const Pending& pending);
   [[nodiscard]] Execution* first_behind(const Model& model, const Pending& pending);
@@ -117,6 +129,7 @@ class Dispatcher {
   void finish(Execution& execution, Status status);
   void answer(const Execution& execution, Pending& pending, const Status& status,
               const Response& response);
+  [[nodiscard]] bool move_on(Pending& pending, const Status& status);
   void note_idle();
 
   double admit_factor_;
@@ -126,13 +139,17 @@ class Dispatcher {
   const ByteBudget& memory_;
   Answer answer_;
   Lost lost_;
+  const int gpu_;
   Turn* const turn_;
   memory::Residency* const residency_;
-  std::atomic<scheduler::Policy> policy_;
+  const std::function<void(Pending)> hand_on_;
 
   std::mutex mutex_;  ///< Guards messages_.
   std::vector<Message> messages_;
   std::atomic<bool> stop_{false};
+  std::atomic<std::uint64_t> done_at_ns_{0};  ///< Of the last round.
+  std::atomic<std::uint64_t> unread_ns_{0};   ///< The time of requests in messages_.
+  std::atomic<std::uint64_t> busy_ns_{0};
 
   // Used in rounds only.
   scheduler::Queue queue_;

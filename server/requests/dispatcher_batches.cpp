@@ -148,6 +148,7 @@ void Dispatcher::begin_batch(std::shared_ptr<Model> model, Pending pending, std:
   execution->items = pending.items;
   execution->model = std::move(model);
   execution->requests.push_back(std::move(pending));
+  execution->whole_ns = execution->model->timing.whole_ns(execution->items);
   find_weights(*execution);
   const ModelConfig& config = execution->model->config;
   if (config.max_delay_us > 0 && execution->items < config.batch_size) {
@@ -206,6 +207,7 @@ void Dispatcher::append(const std::shared_ptr<Model>& model, Pending pending, st
 /// A batch that waits has other requests than before, or none.
 void Dispatcher::refilled(Execution& execution, std::uint64_t now) {
   if (execution.requests.empty()) return remove_if_unwanted(execution.task);
+  execution.whole_ns = execution.model->timing.whole_ns(execution.items);
   if (execution.held) hold(execution, now);
   if (execution.in_queue()) queue_.update(task_of(execution));
 }

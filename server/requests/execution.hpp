@@ -22,6 +22,8 @@ struct Pending {
   std::uint64_t deadline_ns = scheduler::kNoDeadline;
   std::uint64_t announced_ns = 0;  ///< The notice that the gate was given.
   RequestTimes times;
+  /// The model on the devices that have not refused the request yet, but the one it is with.
+  std::vector<std::shared_ptr<Model>> elsewhere{};
   /// Why its answer is due at the end of the running step.
   std::optional<Status> dropped;
 };
@@ -41,6 +43,8 @@ struct Execution {
   Model::Instance* instance = nullptr;
   std::shared_ptr<engine::Batch> batch;  ///< Made by the first step.
   std::uint64_t begun_ns = 0;
+  std::uint64_t step_ns = 0;       ///< Begin of the step that runs.
+  std::uint64_t whole_ns = 0;      ///< The estimate for all of its blocks.
   std::uint64_t turn_wait_ns = 0;  ///< How long it waited for training to leave.
   std::uint64_t input_ns = 0;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> runs;  ///< Begin and end of each step.

@@ -82,7 +82,9 @@ void Records::write(const Execution& execution, const Pending& pending, const St
   const std::lock_guard lock(mutex_);  // also for file_: another thread may give it up
   if (!file_) return;
   auto record = record_of(execution, pending, status);
-  record["device"] = device_;
+  const int gpu = execution.model->gpu();
+  record["device"] = gpu == kNoGpu ? "cpu" : device_;
+  record["gpu"] = gpu == kNoGpu ? nlohmann::ordered_json() : nlohmann::ordered_json(gpu);
   record["tag"] = policy_;
   // An id of a client may be any bytes.
   try {
@@ -101,8 +103,9 @@ std::string batch_line(const Execution& execution, std::uint64_t output_ns, std:
   });
   std::string line = fmt::format(
       "[Inference]: {} (rank {}) set_input_ms={:.2f} infer_ms={:.2f} get_output_ms={:.2f}",
-      execution.model->config.name, found - instances.begin(), ms(execution.input_ns),
-      ms(execution.blocks_ns()), ms(output_ns));
+      execution.model->config.name,
+      execution.model->first_rank + static_cast<std::size_t>(found - instances.begin()),
+      ms(execution.input_ns), ms(execution.blocks_ns()), ms(output_ns));
   if (execution.turn_wait_ns > 0) {
     line += fmt::format(" wait_train_stop_ms={:.2f}", ms(execution.turn_wait_ns));
   }

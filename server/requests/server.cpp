@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sluice/sluice.h>
 
 #include <algorithm>
 #include <array>
@@ -12,20 +11,22 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/nearest.hpp"
-#include "engine/out_of_memory.hpp"
 #include "server/requests/check_request.hpp"
 
 namespace sluice::server {
 namespace {
 
+/// The request may have moved to another device.
 class CancelById : public Cancellation {
  public:
-  CancelById(Dispatcher& dispatcher, std::uint64_t request)
-      : dispatcher_(dispatcher), request_(request) {}
-  void cancel() override { dispatcher_.cancel(request_); }
+  CancelById(std::vector<Dispatcher*> dispatchers, std::uint64_t request)
+      : dispatchers_(std::move(dispatchers)), request_(request) {}
+  void cancel() override {
+    for (Dispatcher* const dispatcher : dispatchers_) dispatcher->cancel(request_);
+  }
 
  private:
-  Dispatcher& dispatcher_;
+  std::vector<Dispatcher*> dispatchers_;
   std::uint64_t request_;
 };
 
@@ -55,55 +56,15 @@ Server::Server(const ServerOptions& options, std::vector<ModelConfig> models, Ma
       announcer_(options.announce, options.jobs),
       records_(options.records_file, std::string(to_string(options.dispatcher.policy)),
                options.device),
-      outcomes_(options.access_log) {
+      outcomes_(options.access_log),
+      policy_(options.dispatcher.policy) {
   for (ModelConfig& config : models) {
     const std::string name = config.name;
     entries_[name].config = std::move(config);
   }
-  if (options.memory) start_residency();
-  dispatcher_ = std::make_unique<Dispatcher>(
-      options.dispatcher, announcer_, memory_,
-      [this](const Execution& execution, Pending& pending, const Status& status,
-             const Response& response) { answered(execution, pending, status, response); },
-      [this](const std::string& why) { context_lost(why); },
-      Dispatcher::Sharing{training_, residency_.get()});
-}
-
-Server::~Server() {
-  // Its thread leaves messages with the dispatcher.
-  if (residency_) residency_->stop();
-}
-
-void Server::start_residency() {
-  memory::ResidencyEvents events;
-  // Weights move only for models of the dispatcher, which exists by then.
-  events.settled = [this](std::uint32_t model, const std::string& error) {
-    dispatcher_->weights_settled(model, error);
-  };
-  events.context_lost = [this](const std::string& why) { context_lost(why); };
-  events.handover = [this](const training::Handover& handover) {
-    if (profile_ != nullptr) profile_->handover(handover);
-  };
-  events.taken = [this](std::uint64_t ns) {
-    if (profile_ != nullptr) profile_->took(PerfItem::kInferAllocStorage, ns);
-  };
-  events.loaded = [this](std::uint64_t ns) {
-    if (profile_ != nullptr) profile_->took(PerfItem::kInferLoadParam, ns);
-  };
-  events.evicted = [this] {
-    if (profile_ != nullptr) profile_->evicted();
-  };
-  events.log = [this](const std::string& line) { events_.log(line); };
-  events.held = [] { return sluice_memory_held(); };
-  residency_ = std::make_unique<memory::Residency>(
-      *options_.memory, options_.grants ? training_ : nullptr, std::move(events));
-}
-
-/// No step can run any more, and no weights come: nobody else would answer what waits.
-void Server::context_lost(const std::string& why) {
-  state_ = State::kEnded;
-  dispatcher_->fail_all({Code::kInternal, why});
-  events_.context_lost(why);
+  for (const auto& [name, entry] : entries_) {
+    for (const int gpu : gpus_of(entry.config)) device(gpu);
+  }
 }
 
 bool Server::ready() const {
@@ -117,33 +78,32 @@ void Server::leave() {
   state_.compare_exchange_strong(serving, State::kLeaving);
 }
 
-bool Server::drain(std::uint64_t until_ns) {
-  state_ = State::kEnded;
-  return dispatcher_->drain(until_ns);
-}
-
 std::uint64_t Server::headers(const std::string& model, std::uint64_t bytes) {
   const std::uint64_t now = base::monotonic_ns();
   const std::shared_lock lock(mutex_);
-  const ModelConfig* const config = model.empty() ? only_model() : config_of(model);
+  const Entry* const entry = asked_for(model);
   // The headers may have any name, and only a critical model has jobs.
-  if (config == nullptr || config->priority == 0) return 0;
-  return announcer_.headers(config->name, bytes, now);
+  if (entry == nullptr || entry->config.priority == 0) return 0;
+  int gpu = gpus_of(entry->config).front();
+  if (const Version* const version = entry->loaded()) {
+    Replicas replicas = version->replicas;
+    gpu = (*earliest(replicas, 1))->gpu();
+  }
+  return announcer_.headers(gpu, entry->config.name, bytes, now);
 }
 
-const ModelConfig* Server::config_of(const std::string& model) const {
-  const auto found = entries_.find(model);
-  return found == entries_.end() ? nullptr : &found->second.config;
-}
-
-/// The loaded model, if there is exactly one. Requests of several models take different times to
-/// arrive, so an announcement without a name would be wrong for most of them.
-const ModelConfig* Server::only_model() const {
-  const ModelConfig* only = nullptr;
+/// That of `model`, or of the only model that is loaded. Requests of several models take different
+/// times to arrive, so an announcement without a name would be wrong for most of them.
+const Server::Entry* Server::asked_for(const std::string& model) const {
+  if (!model.empty()) {
+    const auto found = entries_.find(model);
+    return found == entries_.end() ? nullptr : &found->second;
+  }
+  const Entry* only = nullptr;
   for (const auto& [name, entry] : entries_) {
     if (entry.loaded() == nullptr) continue;
     if (only != nullptr) return nullptr;
-    only = &entry.config;
+    only = &entry;
   }
   return only;
 }
@@ -176,14 +136,13 @@ Status Server::no_model(const std::string& name) const {
           "unknown_model"};
 }
 
-/// The loaded model, or null and the reason.
-std::shared_ptr<Model> Server::find(const std::string& name, const std::string& version,
-                                    Status& status) const {
+/// The loaded model, or nothing and the reason.
+Replicas Server::find(const std::string& name, const std::string& version, Status& status) const {
   const std::shared_lock lock(mutex_);
   const auto found = entries_.find(name);
   if (found == entries_.end()) {
     status = no_model(name);
-    return nullptr;
+    return {};
   }
   const Entry& entry = found->second;
   const Version* chosen = entry.loaded();
@@ -197,25 +156,28 @@ std::shared_ptr<Model> Server::find(const std::string& name, const std::string& 
           fmt::format("model '{}' has no version '{}', only {}", name, version.substr(0, kLongest),
                       fmt::join(std::views::keys(entry.versions), ", ")),
           0, "version"};
-      return nullptr;
+      return {};
     }
     chosen = &same->second;
   } else if (chosen == nullptr && !entry.versions.empty()) {
     chosen = &entry.versions.rbegin()->second;
   }
-  if (chosen != nullptr && chosen->state == "READY") return chosen->model;
+  if (chosen != nullptr && chosen->state == "READY") return chosen->replicas;
   const Version never;
   if (chosen == nullptr) chosen = &never;
   status = {Code::kUnavailable,
             fmt::format("model '{}' is {}: {}", name, chosen->state, chosen->reason), 0,
             "not_loaded"};
-  return nullptr;
+  return {};
 }
 
-/// Whether there is room for one more request. Counts it if so.
-Status Server::accept(Model& model, std::size_t items) {
+/// Whether there is room for one more request, which then waits with the first replica.
+Status Server::accept(Replicas& replicas, std::size_t items) {
+  Model& model = *replicas.front();
   const std::size_t limit = model.config.max_queue;
-  if (model.waiting.fetch_add(1) < limit) return {};
+  std::size_t waiting = model.waiting.fetch_add(1);
+  for (std::size_t i = 1; i < replicas.size(); ++i) waiting += replicas[i]->waiting;
+  if (waiting < limit) return {};
   model.waiting.fetch_sub(1);
   return {Code::kResourceExhausted,
           fmt::format("model '{}': {} requests wait already (max-queue)", model.config.name, limit),
@@ -256,12 +218,14 @@ std::shared_ptr<Cancellation> Server::infer(Request request, Done done) {
   Status status;
   if (!answers())
     status = {Code::kUnavailable, "the server is starting or shutting down", 0, "draining"};
-  const auto model = status.ok() ? find(request.model, request.version, status) : nullptr;
+  Replicas replicas;
+  if (status.ok()) replicas = find(request.model, request.version, status);
   Pending pending;
-  if (model) status = check(*model, request, pending);
+  if (!replicas.empty()) status = check(replicas, request, pending);
   pending.times.arrived_ns = request.headers_ns;
   pending.request = std::move(request);
   pending.done = std::move(done);
+  const auto model = replicas.empty() ? nullptr : replicas.front();
   if (!status.ok()) {
     refuse(model, std::move(pending), status);
     return nullptr;
@@ -269,8 +233,12 @@ std::shared_ptr<Cancellation> Server::infer(Request request, Done done) {
   stage(*model, pending.request);
   pending.id = next_request_.fetch_add(1);
   const std::uint64_t id = pending.id;
-  dispatcher_->submit(model, std::move(pending));
-  return std::make_shared<CancelById>(*dispatcher_, id);
+  std::vector<Dispatcher*> dispatchers;
+  for (const auto& each : replicas) dispatchers.push_back(each->device->dispatcher.get());
+  pending.elsewhere.assign(replicas.begin() + 1, replicas.end());
+  replicas.clear();
+  model->device->dispatcher->submit(model, std::move(pending));
+  return std::make_shared<CancelById>(std::move(dispatchers), id);
 }
 
 /// Copies the inputs to where the device reads them, in the thread of the request: the device would
@@ -285,14 +253,17 @@ void Server::stage(Model& model, Request& request) const {
   }
 }
 
-/// Checks a request and takes its place in the queue.
-Status Server::check(Model& model, Request& request, Pending& pending) {
+/// Checks a request, chooses its device and takes its place in the queue there. That replica is
+/// then the first.
+Status Server::check(Replicas& replicas, Request& request, Pending& pending) {
+  const Model& model = *replicas.front();
   pending.deadline_ns = deadline_of(request, model.config);
   pending.announced_ns = announcer_.announced_ns(request.announced);
   const Status status =
       check_request(model.served(), model.config.batch_size, request, pending.items);
   if (!status.ok()) return status;
-  return accept(model, pending.items);
+  std::iter_swap(replicas.begin(), earliest(replicas, pending.items));
+  return accept(replicas, pending.items);
 }
 
 void Server::answered(const Execution& execution, Pending& pending, const Status& status,
@@ -313,7 +284,7 @@ void Server::answered(const Execution& execution, Pending& pending, const Status
 
 bool Server::model_ready(const std::string& model, const std::string& version) const {
   Status status;
-  return find(model, version, status) != nullptr;
+  return !find(model, version, status).empty();
 }
 
 void Server::train(const TrainRequest& request, TrainDone done) {
@@ -327,23 +298,6 @@ void Server::train(const TrainRequest& request, TrainDone done) {
 Status Server::stop_training(const std::string& job, const std::string& id) {
   if (training_ == nullptr) return {Code::kUnavailable, "this server does not train"};
   return training_->stop_job(job, id);
-}
-
-std::string Server::scheduler() const { return std::string(to_string(dispatcher_->policy())); }
-
-Status Server::set_scheduler(const std::string& name) {
-  const auto policy = scheduler::parse_policy(name);
-  if (!policy) {
-    std::string allowed;
-    for (const auto each : scheduler::kPolicies) {
-      allowed += (allowed.empty() ? "" : ", ") + std::string(to_string(each));
-    }
-    return {Code::kInvalidArgument,
-            fmt::format("unknown scheduler '{}', allowed: {}", name, allowed)};
-  }
-  dispatcher_->set_policy(*policy);
-  records_.set_policy(std::string(to_string(*policy)));
-  return {};
 }
 
 void Server::shut_down() { events_.shut_down(); }

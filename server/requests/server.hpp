@@ -14,7 +14,7 @@
 #include "server/models/config_file.hpp"
 #include "server/models/loader.hpp"
 #include "server/requests/announcer.hpp"
-#include "server/requests/dispatcher.hpp"
+#include "server/requests/device.hpp"
 #include "server/requests/records.hpp"
 #include "server/service/byte_budget.hpp"
 #include "server/service/service.hpp"
@@ -26,14 +26,16 @@ struct ServerOptions {
   DispatcherOptions dispatcher;
   std::string records_file;                     ///< Empty: none.
   std::string access_log;                       ///< Empty: none.
-  std::string device = "cpu";                   ///< For the records: gpu, simulated or cpu.
+  std::string device = "cpu";                   ///< What GPUs are: gpu, simulated, or cpu.
   std::uint64_t max_queued_bytes = 1ULL << 30;  ///< Of all requests and unsent responses.
   double drain_s = 30;
   bool announce = true;  ///< Jobs, at the headers of requests.
   bool jobs = true;      ///< False: the gate never closes for this server.
-  /// Weights leave the device for other models and for training. Nothing: they always stay.
-  std::optional<memory::ResidencyOptions> memory;
-  bool grants = true;  ///< Training is granted memory, and shrunk.
+  /// Weights leave a GPU for other models and for training. Nothing: they always stay. May throw.
+  /// Null: they stay on each GPU.
+  std::function<std::optional<memory::ResidencyOptions>(int gpu)> memory;
+  bool grants = true;         ///< Training is granted memory, and shrunk.
+  int training_gpu = kNoGpu;  ///< Where training runs.
   /// The configuration of a model as it is now: of the config file, or with default settings where
   /// only the store has the model. Nothing if neither has it. May throw. Null: as at the start.
   std::function<std::optional<ModelConfig>(const std::string& name)> find_model;
@@ -83,7 +85,7 @@ class Server : public Service {
   Status load(const std::string& model) override;
   Status unload(const std::string& model) override;
   /// Inference may run now: what Turn::take() has refused.
-  void wake() { dispatcher_->wake(); }
+  void wake();
   void train(const TrainRequest& request, TrainDone done) override;
   Status stop_training(const std::string& job, const std::string& id) override;
   std::string scheduler() const override;
@@ -94,11 +96,11 @@ class Server : public Service {
 
  private:
   enum class State : std::uint8_t { kStarting, kServing, kLeaving, kEnded };
-  /// A version of a model, loaded or not.
+  /// A version of a model, loaded on all of its devices or on none.
   struct Version {
     std::string state = "UNAVAILABLE";
     std::string reason = "not loaded";
-    std::shared_ptr<Model> model;
+    Replicas replicas;
     std::shared_ptr<Statistics> statistics;  ///< Those of a model that is loaded again go on.
   };
   /// A model that the server knows.
@@ -118,15 +120,19 @@ class Server : public Service {
   [[nodiscard]] bool answers() const {
     return state_ == State::kServing || state_ == State::kLeaving;
   }
+  /// The device of a GPU, made at its first use.
+  Device& device(int gpu);
+  [[nodiscard]] std::unique_ptr<Device> make_device(int gpu);
+  /// Those of now, by their GPUs.
+  [[nodiscard]] std::vector<Device*> devices() const;
   // Both need mutex_.
-  [[nodiscard]] const ModelConfig* config_of(const std::string& model) const;
-  [[nodiscard]] const ModelConfig* only_model() const;
+  [[nodiscard]] const Entry* asked_for(const std::string& model) const;
   [[nodiscard]] Status no_model(const std::string& name) const;
-  [[nodiscard]] std::shared_ptr<Model> find(const std::string& name, const std::string& version,
-                                            Status& status) const;
-  [[nodiscard]] Status check(Model& model, Request& request, Pending& pending);
+  [[nodiscard]] Replicas find(const std::string& name, const std::string& version,
+                              Status& status) const;
+  [[nodiscard]] Status check(Replicas& replicas, Request& request, Pending& pending);
   void stage(Model& model, Request& request) const;
-  [[nodiscard]] Status accept(Model& model, std::size_t items);
+  [[nodiscard]] Status accept(Replicas& replicas, std::size_t items);
   void refuse(const std::shared_ptr<Model>& model, Pending pending, const Status& status);
   void count(const std::shared_ptr<Model>& model, const Pending& pending, const Status& status);
   void answered(const Execution& execution, Pending& pending, const Status& status,
@@ -134,22 +140,24 @@ class Server : public Service {
   [[nodiscard]] std::vector<ModelVersion> wanted_versions(const ModelConfig& config) const;
   [[nodiscard]] Status load_version(Entry& entry, const ModelConfig& config,
                                     const ModelVersion& version);
-  [[nodiscard]] std::shared_ptr<Model> load_beside(const ModelConfig& config,
-                                                   std::shared_ptr<Statistics> statistics);
+  void load_beside(const ModelConfig& config, std::shared_ptr<Statistics> statistics,
+                   Replicas& replicas);
   void unload_others(Entry& entry, const std::vector<ModelVersion>& wanted);
   [[nodiscard]] Status load_failed(Entry& entry, const std::string& why);
-  /// Returns the model that was loaded before.
-  std::shared_ptr<Model> set_state(Version& version, std::string state, std::string reason,
-                                   std::shared_ptr<Model> model);
+  /// Returns what was loaded before.
+  Replicas set_state(Version& version, std::string state, std::string reason, Replicas replicas);
+  void retire(const Replicas& replicas);
   void say_target();
-  void start_residency();
+  [[nodiscard]] std::unique_ptr<memory::Residency> make_residency(
+      Device& device, const memory::ResidencyOptions& options);
   void context_lost(const std::string& why);
   [[nodiscard]] std::shared_ptr<Model> load_with_room(
       const ModelConfig& config, memory::Residency::Room& room,
       const std::shared_ptr<Statistics>& statistics);
   [[nodiscard]] nlohmann::json status_of(const std::string& name, std::uint64_t number,
-                                         const Version& version) const;
-  void write_memory(base::MetricsText& out) const;
+                                         const Version& version, const Model* model) const;
+  [[nodiscard]] nlohmann::json status_of(const Device& device) const;
+  void write_devices(base::MetricsText& out) const;
 
   ServerOptions options_;
   MakeInstance make_;
@@ -168,8 +176,10 @@ class Server : public Service {
   Announcer announcer_;
   Records records_;
   Outcomes outcomes_;
-  std::unique_ptr<memory::Residency> residency_;  ///< Null: all weights always stay.
-  std::unique_ptr<Dispatcher> dispatcher_;
+  std::mutex policy_changes_;                ///< One change of all devices at a time.
+  mutable std::shared_mutex devices_mutex_;  ///< Guards what follows. Devices stay.
+  scheduler::Policy policy_;
+  std::map<int, std::unique_ptr<Device>> devices_;
 };
 
 }  // namespace sluice::server

@@ -46,13 +46,21 @@ void Server::preload() {
   state_ = State::kServing;
 }
 
-std::shared_ptr<Model> Server::set_state(Version& version, std::string state, std::string reason,
-                                         std::shared_ptr<Model> model) {
+Replicas Server::set_state(Version& version, std::string state, std::string reason,
+                           Replicas replicas) {
   const std::unique_lock lock(mutex_);
   version.state = std::move(state);
   version.reason = std::move(reason);
-  if (model) version.statistics = model->statistics;
-  return std::exchange(version.model, std::move(model));
+  if (!replicas.empty()) version.statistics = replicas.front()->statistics;
+  return std::exchange(version.replicas, std::move(replicas));
+}
+
+/// Returns when models that nobody finds any more have answered their last requests.
+void Server::retire(const Replicas& replicas) {
+  for (const auto& model : replicas) {
+    model->device->dispatcher->retire_model(model);
+    if (model->device->residency) model->device->residency->remove(model->id);
+  }
 }
 
 /// The entry of a model that the server knows, or that it can find.
@@ -129,13 +137,13 @@ Status Server::load_version(Entry& entry, const ModelConfig& config, const Model
   its.path = wanted.path;
   its.version = wanted.number;
   std::string why;
+  Replicas made;
   try {
-    auto model = load_beside(its, version->statistics);
-    auto before = set_state(*version, "READY", "", std::move(model));
-    if (before) {
-      dispatcher_->retire_model(before);
-      if (residency_) residency_->remove(before->id);
+    for (const int gpu : gpus_of(config)) {
+      if (gpu != kNoGpu) its.gpus = {gpu};
+      load_beside(its, made.empty() ? version->statistics : made.front()->statistics, made);
     }
+    retire(set_state(*version, "READY", "", std::move(made)));
     return {};
   } catch (const engine::ContextLost& lost) {
     why = as_text(lost.what());
@@ -143,25 +151,31 @@ Status Server::load_version(Entry& entry, const ModelConfig& config, const Model
   } catch (const std::exception& error) {
     why = as_text(error.what());
   }
-  if (version->state != "READY") set_state(*version, "UNAVAILABLE", why, nullptr);
+  retire(made);  // those on other devices; with a lost context there are no requests
+  if (version->state != "READY") set_state(*version, "UNAVAILABLE", why, {});
   return load_failed(entry, why);
 }
 
-std::shared_ptr<Model> Server::load_beside(const ModelConfig& config,
-                                           std::shared_ptr<Statistics> statistics) {
+/// Loads a model on a device, next to what is there.
+void Server::load_beside(const ModelConfig& config, std::shared_ptr<Statistics> statistics,
+                         Replicas& replicas) {
+  Device& its = device(gpus_of(config).front());
   // Until its weights belong to the model.
   std::optional<memory::Residency::Room> room;
-  if (residency_) room.emplace(*residency_);
+  if (its.residency) room.emplace(*its.residency);
   if (statistics && !statistics->fits(config.batch_size)) statistics.reset();
   auto model = room ? load_with_room(config, *room, std::move(statistics))
                     : load_model(config, make_, std::move(statistics));
   model->id = next_model_++;
-  events_.log(fmt::format("{}: {}, {} block{}, {:.3f} ms", config.name, model->served().describe(),
-                          model->served().blocks(), model->served().blocks() == 1 ? "" : "s",
+  model->device = &its;
+  model->first_rank = replicas.size() * config.num_worker;
+  events_.log(fmt::format("{} on {}: {}, {} block{}, {:.3f} ms", config.name, its.name,
+                          model->served().describe(), model->served().blocks(),
+                          model->served().blocks() == 1 ? "" : "s",
                           static_cast<double>(model->limits.ns(1)) / 1e6));
-  if (residency_) residency_->add(model->id, weights_of(*model));
-  dispatcher_->add_model(model);
-  return model;
+  if (its.residency) its.residency->add(model->id, weights_of(*model));
+  its.dispatcher->add_model(model);
+  replicas.push_back(std::move(model));
 }
 
 /// A new model brings its weights with it, and only its load shows what it needs. If that fails,
@@ -188,10 +202,7 @@ void Server::unload_others(Entry& entry, const std::vector<ModelVersion>& wanted
     const bool stays = std::ranges::any_of(
         wanted, [&, found = number](const ModelVersion& each) { return each.number == found; });
     if (stays) continue;
-    const auto model = set_state(version, "UNAVAILABLE", "not a version that is served", nullptr);
-    if (!model) continue;
-    dispatcher_->retire_model(model);
-    if (residency_) residency_->remove(model->id);
+    retire(set_state(version, "UNAVAILABLE", "not a version that is served", {}));
   }
 }
 
@@ -200,12 +211,14 @@ Status Server::unload(const std::string& name) {
   if (entry == nullptr) return no_model(name);
   const std::lock_guard change(entry->changes);
   for (auto& [number, version] : entry->versions) {
-    if (!version.model) continue;
-    const auto model = version.model;
-    set_state(version, "UNLOADING", "being unloaded", model);
-    dispatcher_->remove_model(model);
-    if (residency_) residency_->remove(model->id);
-    set_state(version, "UNAVAILABLE", "unloaded", nullptr);
+    if (version.replicas.empty()) continue;
+    const Replicas replicas = version.replicas;
+    set_state(version, "UNLOADING", "being unloaded", replicas);
+    for (const auto& model : replicas) {
+      model->device->dispatcher->remove_model(model);
+      if (model->device->residency) model->device->residency->remove(model->id);
+    }
+    set_state(version, "UNAVAILABLE", "unloaded", {});
   }
   {
     const std::unique_lock lock(mutex_);

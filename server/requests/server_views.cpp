@@ -7,14 +7,16 @@ namespace sluice::server {
 namespace {
 
 double mib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+double ms(std::uint64_t ns) { return static_cast<double>(ns) / 1e6; }
 
 }  // namespace
 
 std::optional<ModelMetadata> Server::metadata(const std::string& name,
                                               const std::string& version) const {
   Status status;
-  const auto model = find(name, version, status);
-  if (!model) return std::nullopt;
+  const Replicas replicas = find(name, version, status);
+  if (replicas.empty()) return std::nullopt;
+  const auto& model = replicas.front();
   ModelMetadata metadata{
       name,
       {},
@@ -35,7 +37,7 @@ std::optional<std::vector<ModelStatistics>> Server::statistics(const std::string
   for (const auto& [known, entry] : entries_) {
     if (!name.empty() && known != name) continue;
     for (const auto& [number, version] : entry.versions) {
-      if (!version.model) continue;
+      if (version.replicas.empty()) continue;
       all.push_back(version.statistics->read());
       all.back().name = known;
       all.back().version = std::to_string(number);
@@ -60,24 +62,37 @@ std::vector<RepositoryEntry> Server::repository() const {
   return all;
 }
 
+/// A version on one of its devices. Null: on none.
 nlohmann::json Server::status_of(const std::string& name, std::uint64_t number,
-                                 const Version& version) const {
+                                 const Version& version, const Model* model) const {
   nlohmann::json row{{"name", name}, {"version", std::to_string(number)}, {"state", version.state}};
   if (version.state != "READY") row["reason"] = version.reason;
-  if (version.state == "LOADING" && residency_) {
-    row["weights_mb"] = mib(residency_->counters().loading_bytes);
-  }
-  if (!version.model) return row;
-  const Model& model = *version.model;
-  row["waiting"] = model.waiting.load();
-  row["limit_ms"] = static_cast<double>(model.limits.ns(1)) / 1e6;
-  row["blocks"] = model.served().blocks();
-  row["runs"] = model.served().describe();
-  const std::uint64_t bytes = residency_ ? residency_->bytes(model.id) : 0;
+  if (model == nullptr) return row;
+  const Device& device = *model->device;
+  row["device"] = device.name;
+  row["waiting"] = model->waiting.load();
+  row["limit_ms"] = ms(model->limits.ns(1));
+  row["blocks"] = model->served().blocks();
+  row["runs"] = model->served().describe();
+  const std::uint64_t bytes = device.residency ? device.residency->bytes(model->id) : 0;
   if (bytes > 0) {
     row["weights_mb"] = mib(bytes);
-    row["resident"] = residency_->resident(model.id);
+    row["resident"] = device.residency->resident(model->id);
   }
+  return row;
+}
+
+nlohmann::json Server::status_of(const Device& device) const {
+  nlohmann::json row{{"device", device.name},
+                     {"ahead_ms", ms(device.dispatcher->ahead_ns())},
+                     {"busy_s", ms(device.dispatcher->busy_ns()) / 1e3}};
+  if (!device.residency) return row;
+  const memory::Residency::Counters counters = device.residency->counters();
+  row["memory"] = {{"pool_mb", mib(counters.pool_bytes)},
+                   {"resident_mb", mib(counters.resident_bytes)},
+                   {"loading_mb", mib(counters.loading_bytes)},
+                   {"other_mb", mib(counters.other_bytes)},
+                   {"short_ms", ms(counters.short_ns)}};
   return row;
 }
 
@@ -88,9 +103,12 @@ nlohmann::json Server::status() const {
   const Version never;
   for (const auto& [name, entry] : entries_) {
     for (const auto& [number, version] : entry.versions) {
-      models.push_back(status_of(name, number, version));
+      for (const auto& model : version.replicas) {
+        models.push_back(status_of(name, number, version, model.get()));
+      }
+      if (version.replicas.empty()) models.push_back(status_of(name, number, version, nullptr));
     }
-    if (entry.versions.empty()) models.push_back(status_of(name, 1, never));
+    if (entry.versions.empty()) models.push_back(status_of(name, 1, never, nullptr));
   }
   nlohmann::json all{{"ready", is_ready},
                      {"scheduler", scheduler()},
@@ -98,14 +116,7 @@ nlohmann::json Server::status() const {
                      {"queued_bytes", memory_.used()},
                      {"models", std::move(models)}};
   if (training_ != nullptr) all["training"] = training_->status();
-  if (residency_) {
-    const memory::Residency::Counters counters = residency_->counters();
-    all["memory"] = {{"pool_mb", mib(counters.pool_bytes)},
-                     {"resident_mb", mib(counters.resident_bytes)},
-                     {"loading_mb", mib(counters.loading_bytes)},
-                     {"other_mb", mib(counters.other_bytes)},
-                     {"short_ms", static_cast<double>(counters.short_ns) / 1e6}};
-  }
+  for (const Device* const each : devices()) all["devices"].push_back(status_of(*each));
   return all;
 }
 
@@ -119,7 +130,9 @@ std::string Server::metrics() const {
       if (!version.statistics) continue;
       const base::MetricsText::Labels labels{{"model", name}, {"version", std::to_string(number)}};
       statistics.emplace_back(labels, version.statistics.get());
-      out.sample(labels, version.model ? static_cast<double>(version.model->waiting.load()) : 0);
+      std::size_t waiting = 0;
+      for (const auto& model : version.replicas) waiting += model->waiting;
+      out.sample(labels, static_cast<double>(waiting));
     }
   }
   out.family("sluice_serve_model_ready", "gauge", "Whether the model is served (1) or not (0).");
@@ -131,28 +144,47 @@ std::string Server::metrics() const {
   outcomes_.write(out);
   Statistics::write(out, statistics);
   if (training_ != nullptr) training_->write_metrics(out);
-  if (residency_) write_memory(out);
+  write_devices(out);
   return out.take();
 }
 
-void Server::write_memory(base::MetricsText& out) const {
-  const memory::Residency::Counters counters = residency_->counters();
-  const auto add = [&](const char* name, const char* type, const char* help, std::uint64_t value) {
-    out.family(name, type, help);
-    out.sample(static_cast<double>(value));
+void Server::write_devices(base::MetricsText& out) const {
+  const std::vector<Device*> all = devices();
+  const auto add = [&](const char* name, const char* type, const char* help, const auto& value) {
+    bool begun = false;
+    for (const Device* const each : all) {
+      const std::optional<double> found = value(*each);
+      if (!found) continue;
+      if (!std::exchange(begun, true)) out.family(name, type, help);
+      out.sample({{"device", each->name}}, *found);
+    }
   };
-  add("sluice_serve_pool_bytes", "gauge", "Device memory of the server and its training.",
-      counters.pool_bytes);
-  add("sluice_serve_resident_bytes", "gauge", "Weights on the device.", counters.resident_bytes);
-  add("sluice_serve_loading_bytes", "gauge", "Device memory of a model that is loaded first.",
-      counters.loading_bytes);
-  add("sluice_serve_other_bytes", "gauge", "Device memory of the server apart from weights.",
-      counters.other_bytes);
-  add("sluice_serve_weight_loads_total", "counter", "Models whose weights came back.",
-      counters.loads);
-  add("sluice_serve_evictions_total", "counter", "Models whose weights left.", counters.evictions);
-  add("sluice_serve_handovers_total", "counter", "Times that training gave memory to inference.",
-      counters.handovers);
+  using Counters = memory::Residency::Counters;
+  const auto add_memory = [&](const char* name, const char* type, const char* help,
+                              std::uint64_t Counters::*field) {
+    add(name, type, help, [field](const Device& device) -> std::optional<double> {
+      if (!device.residency) return std::nullopt;
+      return static_cast<double>(device.residency->counters().*field);
+    });
+  };
+  add("sluice_serve_ahead_seconds", "gauge", "Estimated time until all that is queued is done.",
+      [](const Device& device) { return std::optional(ms(device.dispatcher->ahead_ns()) / 1e3); });
+  add("sluice_serve_busy_seconds_total", "counter", "Time in which models have run.",
+      [](const Device& device) { return std::optional(ms(device.dispatcher->busy_ns()) / 1e3); });
+  add_memory("sluice_serve_pool_bytes", "gauge", "Device memory of the server and its training.",
+             &Counters::pool_bytes);
+  add_memory("sluice_serve_resident_bytes", "gauge", "Weights on the device.",
+             &Counters::resident_bytes);
+  add_memory("sluice_serve_loading_bytes", "gauge",
+             "Device memory of a model that is loaded first.", &Counters::loading_bytes);
+  add_memory("sluice_serve_other_bytes", "gauge", "Device memory of the server apart from weights.",
+             &Counters::other_bytes);
+  add_memory("sluice_serve_weight_loads_total", "counter", "Models whose weights came back.",
+             &Counters::loads);
+  add_memory("sluice_serve_evictions_total", "counter", "Models whose weights left.",
+             &Counters::evictions);
+  add_memory("sluice_serve_handovers_total", "counter",
+             "Times that training gave memory to inference.", &Counters::handovers);
 }
 
 }  // namespace sluice::server

@@ -15,11 +15,11 @@ struct TrainerMemory : shm::ClientMemory {
   std::size_t min_items = 1;  ///< The fewest items of a micro-batch; below that it can only sleep.
 };
 
-/// What is held on the device at one moment. Bytes.
+/// What is held on the devices of the server at one moment. Bytes.
 struct MemoryUse {
   std::uint64_t infer = 0;  ///< By the server.
   std::uint64_t train = 0;  ///< By its trainer.
-  std::uint64_t total = 0;  ///< By all clients of the device.
+  std::uint64_t total = 0;  ///< By all clients of these devices.
 };
 
 /// One handover of memory from the trainer to inference, and how long each part took. ns; 0: the

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <map>
+#include <set>
 #include <utility>
 
 namespace sluice::server::training {
@@ -30,14 +32,23 @@ void TrainerSlot::find_slot(const IsClient& is_client, shm::SlotOf& client) cons
   for (int i = 0; i < shm::kSlots; ++i) {
     const auto& slot = board_->board().slots[static_cast<std::size_t>(i)];
     const auto generation = shm::SlotInfo::unpack(slot.info.load()).generation;
-    if (!lives({i, generation}) || !is_client(static_cast<pid_t>(slot.pid.load()))) continue;
+    if (!lives({i, generation}) || !is_client(i, static_cast<pid_t>(slot.pid.load()))) continue;
     client = {i, generation};
     return;
   }
 }
 
+/// This process may have slots on several devices: that of the trainer's counts.
 void TrainerSlot::find_broker() {
-  find_slot([](pid_t pid) { return pid == getpid(); }, broker_);
+  const int device = device_of(trainer_.slot);
+  if (broker_.slot >= 0 && device_of(broker_.slot) != device) broker_ = {};
+  find_slot([&](int slot, pid_t pid) { return pid == getpid() && device_of(slot) == device; },
+            broker_);
+}
+
+int TrainerSlot::device_of(int slot) const {
+  const auto& of = board_->board().slots[static_cast<std::size_t>(slot)];
+  return shm::SlotInfo::unpack(of.info.load()).device;
 }
 
 /// Whether both have a slot. A process gets one at its first use of the device.
@@ -58,7 +69,7 @@ bool TrainerSlot::has_board() {
 
 bool TrainerSlot::find() {
   if (pid_ == 0 || !has_board()) return false;
-  find_slot([this](pid_t pid) { return is_trainer(pid); }, trainer_);
+  find_slot([this](int, pid_t pid) { return is_trainer(pid); }, trainer_);
   if (trainer_.slot >= 0) find_broker();
   return trainer_.slot >= 0 && broker_.slot >= 0;
 }
@@ -75,22 +86,23 @@ TrainerMemory TrainerSlot::memory() {
 MemoryUse TrainerSlot::memory_use() {
   MemoryUse out;
   if (!has_board()) return out;
-  find_broker();
-  if (broker_.slot < 0) return out;
-  const auto& slots = board_->board().slots;
-  const auto at = [&](int slot) -> const shm::Slot& {
-    return slots[static_cast<std::size_t>(slot)];
-  };
-  const auto device = shm::SlotInfo::unpack(at(broker_.slot).info.load()).device;
+  std::map<int, std::uint64_t> held_on;  // by device
+  std::set<int> ours;
   for (int i = 0; i < shm::kSlots; ++i) {
-    const auto info = shm::SlotInfo::unpack(at(i).info.load());
-    if (info.state == shm::SlotState::kFree || info.device != device) continue;
-    const std::uint64_t held = at(i).memory.held.load();
-    out.total += held;
-    const pid_t pid = static_cast<pid_t>(at(i).pid.load());
-    if (pid == getpid()) out.infer += held;
+    const shm::Slot& slot = board_->board().slots[static_cast<std::size_t>(i)];
+    const auto info = shm::SlotInfo::unpack(slot.info.load());
+    if (info.state == shm::SlotState::kFree) continue;
+    const std::uint64_t held = slot.memory.held.load();
+    held_on[info.device] += held;
+    const pid_t pid = static_cast<pid_t>(slot.pid.load());
+    if (pid == getpid()) {
+      out.infer += held;
+      ours.insert(info.device);
+    }
     if (is_trainer(pid)) out.train += held;
   }
+  if (ours.empty()) return {};
+  for (const int device : ours) out.total += held_on.at(device);
   return out;
 }
 

@@ -43,6 +43,7 @@ class TrainerSlot {
   template <class IsClient>
   void find_slot(const IsClient& is_client, shm::SlotOf& client) const;
   void find_broker();
+  [[nodiscard]] int device_of(int slot) const;
   [[nodiscard]] shm::MemoryLine& line() const;
   std::uint64_t give(shm::MemoryOrder kind);
 

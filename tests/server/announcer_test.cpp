@@ -23,15 +23,17 @@ void note(const std::string& call) {
 
 // sluice.h looks the functions up among the symbols of the whole process.
 extern "C" {
-__attribute__((visibility("default"))) std::uint64_t sluice_v1_job_announce(std::uint64_t start) {
-  note("announce " + std::to_string(start));
+__attribute__((visibility("default"))) std::uint64_t sluice_v1_job_announce_on(
+    int gpu, std::uint64_t start) {
+  note("announce " + std::to_string(start) + " on " + std::to_string(gpu));
   return g_next++;
 }
 __attribute__((visibility("default"))) void sluice_v1_job_cancel(std::uint64_t job) {
   if (job != 0) note("cancel " + std::to_string(job));
 }
-__attribute__((visibility("default"))) std::uint64_t sluice_v1_job_begin(std::uint64_t announced) {
-  note("begin " + std::to_string(announced));
+__attribute__((visibility("default"))) std::uint64_t sluice_v1_job_begin_on(
+    int gpu, std::uint64_t announced) {
+  note("begin " + std::to_string(announced) + " on " + std::to_string(gpu));
   return 7;
 }
 __attribute__((visibility("default"))) void sluice_v1_job_end(std::uint64_t job) {
@@ -55,33 +57,33 @@ class AnnouncerTest : public testing::Test {
   }
   /// A request whose job begins `notice_ns` after its headers.
   void learn(std::uint64_t notice_ns, const std::string& model = "m") {
-    const std::uint64_t id = announcer_.headers(model, 600'000, kMs);
-    announcer_.begin_busy(id, kMs + notice_ns);
-    announcer_.end_busy();
+    const std::uint64_t id = announcer_.headers(0, model, 600'000, kMs);
+    announcer_.begin_busy(0, id, kMs + notice_ns);
+    announcer_.end_busy(0);
     g_calls.clear();
   }
   Announcer announcer_;
 };
 
 TEST_F(AnnouncerTest, TheFirstRequestOfAKindIsNotAnnounced) {
-  const std::uint64_t id = announcer_.headers("m", 600'000, 0);
-  announcer_.begin_busy(id, kMs);
-  announcer_.end_busy();
-  EXPECT_THAT(g_calls, ElementsAre("begin 0", "end 7"));
+  const std::uint64_t id = announcer_.headers(0, "m", 600'000, 0);
+  announcer_.begin_busy(0, id, kMs);
+  announcer_.end_busy(0);
+  EXPECT_THAT(g_calls, ElementsAre("begin 0 on 0", "end 7"));
 }
 
 TEST_F(AnnouncerTest, TheNextOneIsAnnouncedForWhenItWillBegin) {
   learn(kMs);
-  const std::uint64_t id = announcer_.headers("m", 600'000, 50 * kMs);
+  const std::uint64_t id = announcer_.headers(0, "m", 600'000, 50 * kMs);
   EXPECT_EQ(announcer_.announced_ns(id), kMs);
-  announcer_.begin_busy(id, 51 * kMs);
-  announcer_.end_busy();
-  EXPECT_THAT(g_calls, ElementsAre("announce 51000000", "begin 100", "end 7"));
+  announcer_.begin_busy(0, id, 51 * kMs);
+  announcer_.end_busy(0);
+  EXPECT_THAT(g_calls, ElementsAre("announce 51000000 on 0", "begin 100 on 0", "end 7"));
 }
 
 TEST_F(AnnouncerTest, ANoticeThatIsTooShortIsNotGiven) {
   learn(Announcer::kLeastNs - 1);
-  static_cast<void>(announcer_.headers("m", 600'000, 50 * kMs));
+  static_cast<void>(announcer_.headers(0, "m", 600'000, 50 * kMs));
   EXPECT_THAT(g_calls, IsEmpty());
 }
 
@@ -89,36 +91,36 @@ TEST_F(AnnouncerTest, ANoticeThatIsTooShortIsNotGiven) {
 TEST_F(AnnouncerTest, NothingIsAnnouncedIfThatIsOff) {
   Announcer off(false);
   for (const std::uint64_t at : {kMs, 10 * kMs}) {
-    const std::uint64_t id = off.headers("m", 600'000, at);
+    const std::uint64_t id = off.headers(0, "m", 600'000, at);
     EXPECT_EQ(off.announced_ns(id), 0);
-    off.begin_busy(id, at + 5 * kMs);
-    off.end_busy();
+    off.begin_busy(0, id, at + 5 * kMs);
+    off.end_busy(0);
   }
-  EXPECT_THAT(g_calls, ElementsAre("begin 0", "end 7", "begin 0", "end 7"));
+  EXPECT_THAT(g_calls, ElementsAre("begin 0 on 0", "end 7", "begin 0 on 0", "end 7"));
 }
 
 TEST_F(AnnouncerTest, KindsOfRequestsAreLearnedApart) {
   learn(kMs);
-  static_cast<void>(announcer_.headers("m", 1'000, 0));
-  static_cast<void>(announcer_.headers("other", 600'000, 0));
+  static_cast<void>(announcer_.headers(0, "m", 1'000, 0));
+  static_cast<void>(announcer_.headers(0, "other", 600'000, 0));
   EXPECT_THAT(g_calls, IsEmpty());
 }
 
 TEST_F(AnnouncerTest, NothingIsAnnouncedInABusyPeriod) {
   learn(kMs);
-  announcer_.begin_busy(announcer_.headers("m", 600'000, 0), kMs);
+  announcer_.begin_busy(0, announcer_.headers(0, "m", 600'000, 0), kMs);
   g_calls.clear();
-  static_cast<void>(announcer_.headers("m", 600'000, 2 * kMs));
+  static_cast<void>(announcer_.headers(0, "m", 600'000, 2 * kMs));
   EXPECT_THAT(g_calls, IsEmpty());
 }
 
 TEST_F(AnnouncerTest, AForgottenRequestIsCalledOff) {
   learn(kMs);
-  const std::uint64_t id = announcer_.headers("m", 600'000, 0);
+  const std::uint64_t id = announcer_.headers(0, "m", 600'000, 0);
   announcer_.forget(id);
   announcer_.forget(id);
   announcer_.forget(12345);
-  EXPECT_THAT(g_calls, ElementsAre("announce 1000000", "cancel 100"));
+  EXPECT_THAT(g_calls, ElementsAre("announce 1000000 on 0", "cancel 100"));
 }
 
 }  // namespace

@@ -80,6 +80,19 @@ TEST_F(ConfigFile, ReadsOurKeys) {
   EXPECT_FALSE(model.preload);
 }
 
+TEST_F(ConfigFile, ReadsTheGpusOfAModel) {
+  const auto models = read(
+      "a\n path p\n device cuda:1\nb\n path p\n device sim:2,0\nc\n path p\n device cpu\nd\n path "
+      "p\n");
+  EXPECT_EQ(models[0].device, "cuda");
+  EXPECT_EQ(models[0].gpus, std::vector{1});
+  EXPECT_EQ(models[1].device, "sim");
+  EXPECT_EQ(models[1].gpus, (std::vector{2, 0}));
+  EXPECT_EQ(models[2].device, "cpu");
+  EXPECT_TRUE(models[3].gpus.empty());
+  EXPECT_EQ(gpus_of(models[3]), std::vector{kNoGpu});
+}
+
 TEST_F(ConfigFile, NamesFileLineAndWhatIsAllowed) {
   EXPECT_THAT(fault("m\n path p\n bach-size 4\n"),
               HasSubstr(":3: unknown key 'bach-size', did you mean 'batch-size'?"));
@@ -88,7 +101,12 @@ TEST_F(ConfigFile, NamesFileLineAndWhatIsAllowed) {
   EXPECT_THAT(fault("m\n path p\n batch-size 4x\n"), HasSubstr("found '4x'"));
   EXPECT_THAT(fault("m\n path p\n batch-size -1\n"), HasSubstr("found '-1'"));
   EXPECT_THAT(fault("m\n path p\n slo-ms nan\n"), HasSubstr("found 'nan'"));
-  EXPECT_THAT(fault("m\n path p\n device gpu\n"), HasSubstr("allowed: cuda, cpu, sim"));
+  EXPECT_THAT(fault("m\n path p\n device gpu\n"), HasSubstr("allowed: cuda, cuda:N"));
+  for (const char* bad : {"cuda:", "cuda:x", "cuda:0,", "cuda:-1", "cuda:64", "cpu:0", "sim:0;1"}) {
+    EXPECT_THAT(fault(std::string("m\n path p\n device ") + bad + "\n"),
+                HasSubstr(std::string(":3: device: found '") + bad + "', allowed: cuda"));
+  }
+  EXPECT_THAT(fault("m\n path p\n device cuda:1,0,1\n"), HasSubstr("allowed: each GPU once"));
   EXPECT_THAT(fault("m\n path p\n preload true\n"), HasSubstr("allowed: yes, no"));
   EXPECT_THAT(fault("m\n path\n"), HasSubstr(":2: path: found '', allowed: a value"));
   EXPECT_THAT(fault("m\n path p\n path q\n"), HasSubstr(":3: path: is given twice"));

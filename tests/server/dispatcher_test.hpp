@@ -35,7 +35,7 @@ class DispatcherTest : public testing::Test {
         [this](const std::string& why) {
           if (lost_) lost_(why);
         },
-        Dispatcher::Sharing{turn, nullptr}, std::move(host));
+        Dispatcher::Sharing{0, turn, nullptr}, std::move(host));
   }
   /// Adds a model. Each of its blocks is known to take step_ms_, whatever the number of items.
   std::shared_ptr<Model> add(const ModelConfig& config) {

@@ -90,7 +90,9 @@ class Server:
         return client
 
     def metric(self, name: str) -> float:
-        (line,) = [line for line in self.call("/metrics")[1].splitlines() if line.startswith(name + " ")]
+        """That of the only device, if it is of a device."""
+        lines = self.call("/metrics")[1].splitlines()
+        (line,) = [line for line in lines if line.startswith((name + " ", name + "{device="))]
         return float(line.split()[1])
 
     def waiting(self, model: str) -> int:

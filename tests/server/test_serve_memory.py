@@ -201,12 +201,12 @@ def test_training_gives_its_memory_to_a_model_that_is_loaded_for_the_first_time(
         assert server.metric("sluice_serve_handovers_total") > 0
 
         def settled() -> bool:
-            memory = server.call("/v2/sluice/status")[1]["memory"]
+            memory = server.call("/v2/sluice/status")[1]["devices"][0]["memory"]
             return memory["loading_mb"] == 0 and memory["resident_mb"] >= 150 and memory["short_ms"] == 0
 
         assert eventually(settled), server.call("/v2/sluice/status")[1]
         status = server.call("/v2/sluice/status")[1]
-        assert status["memory"]["pool_mb"] == 400 and status["training"]["limited"], status
+        assert status["devices"][0]["memory"]["pool_mb"] == 400 and status["training"]["limited"], status
         assert server.infer("late")[0] == 200
         assert server.infer("first")[0] == 200
         assert server.trains() and server.training()["launches"] == 1

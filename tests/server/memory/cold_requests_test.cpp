@@ -21,7 +21,7 @@ std::atomic<int> g_open_jobs{0};
 
 // sluice.h looks the functions up among the symbols of the whole process.
 extern "C" {
-__attribute__((visibility("default"))) std::uint64_t sluice_v1_job_begin(std::uint64_t) {
+__attribute__((visibility("default"))) std::uint64_t sluice_v1_job_begin_on(int, std::uint64_t) {
   ++g_open_jobs;
   return 1;
 }
@@ -74,13 +74,17 @@ class ColdRequests : public testing::Test {
       configs[i].weights_mb = i < 2 ? 60 : 0;
       configs[i].batch_size = batch_size;
       configs[i].blocks = blocks;
+      configs[i].gpus = {0};
     }
     ServerOptions options;
     options.records_file = records_;
-    options.memory.emplace();
-    options.memory->broker.pool_bytes = 100 * kMiB;
-    options.memory->broker.max_idle_ns = 0;
-    options.memory->broker.give_up_ns = give_up_ns_;
+    options.memory = [this](int) {
+      memory::ResidencyOptions memory;
+      memory.broker.pool_bytes = 100 * kMiB;
+      memory.broker.max_idle_ns = 0;
+      memory.broker.give_up_ns = give_up_ns_;
+      return memory;
+    };
     server_ = std::make_unique<Server>(
         options, configs,
         [this](const ModelConfig& config) -> std::unique_ptr<engine::ServedModel> {
