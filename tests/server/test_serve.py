@@ -100,7 +100,7 @@ def test_a_device_that_is_lost_while_models_are_preloaded_ends_the_server_with_t
     command = [SLUICE, "serve", "-p", "0", "--http", "0", "--session", session, "--config", "models", "--gpu", "sim"]
     server = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        assert server.stderr and "first: recording" in server.stderr.readline()
+        assert server.stderr and "first on sim:0: recording" in server.stderr.readline()
         kill_gpu(session)
         out, err = server.communicate(timeout=PATIENCE_S)
     finally:
