@@ -25,10 +25,6 @@ constexpr double kLeastPrice = 1.0 / 16;
 /// Of a step: by so much a late step shortens the windows of a target.
 constexpr double kStride = 0.1;
 constexpr double kGrowth = 1.02;
-/// What open gates may have cost beyond what steps pay, in steps. Then they close.
-constexpr double kMostDebt = 128;
-/// The same, since the last block with closed gates. Then another one comes.
-constexpr double kDoubtfulDebt = 8;
 /// Steps without a window after which a target counts as missed.
 constexpr std::uint64_t kMissedSteps = 512;
 constexpr std::size_t kEnoughReferences = 32;
@@ -53,13 +49,6 @@ void StepLaw::set(shm::Target target) noexcept {
   never_late_ = true;
   closed_steps_ = 0;
   begin_anew();
-}
-
-/// What open gates have cost has to be paid all the same.
-void StepLaw::begin_anew() noexcept {
-  const StayOpen::Gates before = stay_open_.gates();
-  stay_open_.begin_anew();
-  settle_trial(before);
 }
 
 void StepLaw::neighbours(std::uint64_t id) noexcept {
@@ -165,42 +154,6 @@ void StepLaw::ended(Kind kind, std::uint64_t duration, std::uint64_t open,
                     debt_ns_ <= 0},
                    true);
   settle_trial(before);
-}
-
-/// What the steps took that open gates touched, beyond what steps pay and are known to take.
-double StepLaw::beyond_ns(const Entry& entry) const noexcept {
-  return entry.open_ns - entry.open_steps * entry.level_ns * (1 + left_out_ + kAllowed);
-}
-
-/// What a step takes was last seen in the last block with closed gates, and the host may have
-/// become slower since. So a cost that rises asks for such a block, and is settled behind it.
-void StepLaw::charge_trial(Entry& entry, double took, bool touched) noexcept {
-  if (touched) {
-    const double before = beyond_ns(entry);
-    entry.open_ns += took;
-    entry.open_steps += 1;
-    unsettled_ns_ += beyond_ns(entry) - before;
-  } else {
-    entry.refreshed = true;
-  }
-  const double step_ns = most_frequent().level_ns;
-  if (unsettled_ns_ >= kDoubtfulDebt * step_ns) stay_open_.ask();
-  if (debt_ns_ + unsettled_ns_ >= kMostDebt * step_ns) stay_open_.give_up();
-}
-
-/// Behind a block with closed gates, and when a trial or open gates end: then also kinds of which
-/// no step with closed gates has ended meanwhile. `before`: the gates, before the step ended.
-void StepLaw::settle_trial(StayOpen::Gates before) noexcept {
-  const bool all = stay_open_.gates() == StayOpen::Gates::kWindows;
-  if (before == stay_open_.gates() || (before != StayOpen::Gates::kClosed && !all)) return;
-  unsettled_ns_ = 0;
-  double cost = 0;
-  for (Entry& entry : entries_) {
-    const bool settled = all || std::exchange(entry.refreshed, false);
-    (settled ? cost : unsettled_ns_) += beyond_ns(entry);
-    if (settled) entry.open_ns = entry.open_steps = 0;
-  }
-  debt_ns_ = std::clamp(debt_ns_ + cost, 0.0, kMostDebt * most_frequent().level_ns);
 }
 
 void StepLaw::learn_closed(Entry& entry, std::uint64_t duration) noexcept {
