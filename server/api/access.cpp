@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "base/error.hpp"
+#include "base/trimmed.hpp"
 
 namespace sluice::server::api {
 namespace {
@@ -104,9 +105,9 @@ std::vector<std::string> read_tokens(const std::string& file) {
   std::istringstream in(read_file(kWhat, file));
   std::vector<std::string> tokens;
   for (std::string line; std::getline(in, line);) {
-    const auto begin = line.find_first_not_of(" \t\r");
-    if (begin == std::string::npos || line[begin] == '#') continue;
-    tokens.push_back(line.substr(begin, line.find_last_not_of(" \t\r") - begin + 1));
+    const std::string_view token = base::trimmed(line);
+    if (token.empty() || token.front() == '#') continue;
+    tokens.emplace_back(token);
     constexpr std::size_t kShortest = 16;
     if (tokens.back().size() < kShortest) {
       throw UsageError(fmt::format("{} {}: a token has {} characters, at least {} are needed",

@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "base/nearest.hpp"
+#include "base/trimmed.hpp"
 
 namespace sluice::server {
 namespace {
@@ -200,12 +201,6 @@ std::string add_replicas(const ModelConfig& model, std::size_t count,
 constexpr std::string_view kNameForm =
     "name or name[n], of at most 128 letters, digits, '_', '-' and '.'";
 
-std::string trimmed(const std::string& text) {
-  const auto first = text.find_first_not_of(" \t\r");
-  if (first == std::string::npos) return "";
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
-
 class ConfigReader {
  public:
   explicit ConfigReader(const std::string& file) : file_(file) {}
@@ -216,7 +211,7 @@ class ConfigReader {
     for (std::string line; std::getline(in, line);) {
       ++line_;
       line = line.substr(0, line.find('#'));
-      const std::string text = trimmed(line);
+      const std::string text{base::trimmed(line)};
       if (text.empty()) continue;
       if (line.front() == ' ' || line.front() == '\t') {
         read_setting(text);
@@ -249,7 +244,8 @@ class ConfigReader {
     if (count_ == 0) fail(line_, fmt::format("found '{}' before the first model", text));
     const auto space = text.find_first_of(" \t");
     const std::string name = text.substr(0, space);
-    const std::string value = space == std::string::npos ? "" : trimmed(text.substr(space));
+    const std::string value{
+        space == std::string::npos ? "" : base::trimmed(std::string_view(text).substr(space))};
     for (const Key& key : keys()) {
       if (key.name != name) continue;
       if (!seen_.insert(name).second) fail(line_, fmt::format("{}: is given twice", name));
@@ -306,7 +302,7 @@ std::vector<ModelConfig> parse_model_list(const std::string& list) {
   std::vector<ModelConfig> models;
   for (std::size_t at = 0; at <= list.size();) {
     const std::size_t comma = std::min(list.find(',', at), list.size());
-    const std::string text = trimmed(list.substr(at, comma - at));
+    const std::string text{base::trimmed(std::string_view(list).substr(at, comma - at))};
     at = comma + 1;
     const auto named = parse_name(text);
     if (!named) {

@@ -10,23 +10,19 @@
 
 #include "base/error.hpp"
 #include "base/nearest.hpp"
+#include "base/trimmed.hpp"
 
 namespace sluice::server::training {
 namespace {
 
 namespace fs = std::filesystem;
+using base::trimmed;
 
 /// Far more than a job needs, and less than the kernel accepts for one argument.
 constexpr std::size_t kMostArgBytes = 64 << 10;
 constexpr std::string_view kModeName = "mode";
 /// Of a client's text in a message.
 constexpr std::size_t kShownBytes = 128;
-
-std::string_view trimmed(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
 
 bool is_option_name(std::string_view name) {
   constexpr std::string_view kAllowed =

@@ -11,20 +11,15 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/trimmed.hpp"
 
 namespace sluice::server::workload {
 namespace {
 
 constexpr double kMostMs = 1e12;
 
-std::string trimmed(const std::string& text) {
-  const auto first = text.find_first_not_of(" \t\r");
-  if (first == std::string::npos) return "";
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
-
 /// Nothing: no time.
-std::optional<double> time_ms(const std::string& text) {
+std::optional<double> time_ms(std::string_view text) {
   double value = 0;
   const char* end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, value);
@@ -34,28 +29,28 @@ std::optional<double> time_ms(const std::string& text) {
 }
 
 /// The model of the line `[InferWorker TRACE m] request_time(ms), ...` of a published report.
-std::optional<std::string> section_of(const std::string& line) {
+std::optional<std::string> section_of(std::string_view line) {
   constexpr std::string_view kBegin = "[InferWorker TRACE ";
-  if (line.compare(0, kBegin.size(), kBegin) != 0) return std::nullopt;
+  if (!line.starts_with(kBegin)) return std::nullopt;
   const auto end = line.find(']');
   if (end == std::string::npos || end == kBegin.size()) return std::nullopt;
-  return line.substr(kBegin.size(), end - kBegin.size());
+  return std::string(line.substr(kBegin.size(), end - kBegin.size()));
 }
 
 /// A line of the boxed table above such a part.
-bool is_table(const std::string& line) { return line.front() == '=' || line.front() == '|'; }
+bool is_table(std::string_view line) { return line.front() == '=' || line.front() == '|'; }
 
 /// Takes the lines of a file, either of our CSV or of a published report.
 class Reader {
  public:
   explicit Reader(std::string file) : file_(std::move(file)) {}
 
-  void take(const std::string& line, int number) {
+  void take(std::string_view line, int number) {
     if (const auto model = section_of(line)) {
       section_ = *model;
       published_ = true;
     } else if (!section_.empty()) {
-      const auto time = time_ms(trimmed(line.substr(0, line.find(','))));
+      const auto time = time_ms(base::trimmed(line.substr(0, line.find(','))));
       if (time) return add(section_, *time);
       section_.clear();  // the next table
     } else if (!published_ && !is_table(line)) {
@@ -66,13 +61,13 @@ class Reader {
   [[nodiscard]] std::map<std::string, std::vector<std::uint64_t>>& due_ns() { return due_ns_; }
 
  private:
-  void take_csv(const std::string& line, int number) {
+  void take_csv(std::string_view line, int number) {
     const auto comma = line.find(',');
-    const auto time = time_ms(trimmed(line.substr(0, comma)));
+    const auto time = time_ms(base::trimmed(line.substr(0, comma)));
     if (!time && number == 1) return;  // the head
     std::string model;
     if (comma != std::string::npos) {
-      model = trimmed(line.substr(comma + 1, line.find(',', comma + 1) - comma - 1));
+      model = base::trimmed(line.substr(comma + 1, line.find(',', comma + 1) - comma - 1));
     }
     if (!time || model.empty()) {
       throw base::UsageError(
@@ -98,7 +93,7 @@ std::vector<Worker> read_trace(const std::string& file) {
   Reader reader(file);
   std::string line;
   for (int number = 1; std::getline(in, line); ++number) {
-    const std::string text = trimmed(line);
+    const std::string_view text = base::trimmed(line);
     if (!text.empty()) reader.take(text, number);
   }
   if (reader.due_ns().empty()) throw base::UsageError("--trace " + file + ": no arrivals");
