@@ -7,6 +7,7 @@
 
 #include "tests/server/dispatcher_test.hpp"
 #include "tests/server/server_test.hpp"
+#include "tests/support/eventually.hpp"
 
 namespace sluice::server {
 namespace {
@@ -39,7 +40,8 @@ class Rounds : public ServerTest, public testing::WithParamInterface<int> {
 };
 
 // Prevents: a request that waits until the next one comes, because a round, the end of a step or
-// the time to release a batch went unseen.
+// the time to release a batch went unseen; and a crash, because a cancelled request freed the input
+// that an executor was reading.
 TEST_P(Rounds, EachRequestIsAnsweredAlthoughNobodyElseComes) {
   ModelConfig held = model("held", 8);
   held.max_delay_us = 300;
@@ -52,6 +54,7 @@ TEST_P(Rounds, EachRequestIsAnsweredAlthoughNobodyElseComes) {
   }
   EXPECT_EQ(answered_, GetParam() * kEach);
   EXPECT_TRUE(server_->drain(base::monotonic_ns()));
+  EXPECT_TRUE(test::eventually([&] { return server_->memory().used() == 0; }));
 }
 INSTANTIATE_TEST_SUITE_P(Clients, Rounds, testing::Values(1, 2, 8),
                          testing::PrintToStringParamName());

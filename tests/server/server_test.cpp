@@ -329,19 +329,6 @@ TEST_F(ServerTest, AFullQueueRefuses) {
   EXPECT_TRUE(ask("a").wait().status.ok()) << "there is room again";
 }
 
-// Prevents: a crash, because a cancelled request freed the input that the executor was reading.
-TEST_F(ServerTest, RequestsMayBeCancelledAtAnyTime) {
-  start({model("a", 4)});
-  for (int i = 0; i < 300; ++i) {
-    auto one = ask("a", std::vector<float>(8, 1));
-    auto two = ask("a");
-    one.cancellation->cancel();
-    EXPECT_THAT(one.wait().status.code, testing::AnyOf(Code::kOk, Code::kCancelled));
-    EXPECT_TRUE(two.wait().status.ok());
-  }
-  EXPECT_TRUE(test::eventually([&] { return server_->memory().used() == 0; }));
-}
-
 TEST_F(ServerTest, MetricsCountResults) {
   start({model("a")});
   ask("a").wait();

@@ -193,6 +193,7 @@ TEST_F(ResidencyTest, AModelThatLoadsDoesNotCountAsTheServerItself) {
   }
   // The second is idle, so it makes room.
   EXPECT_EQ(next(), std::make_pair(1U, std::string()));
+  EXPECT_TRUE(eventually([&] { return residency.counters().short_ns == 0; }));
   EXPECT_EQ(residency.counters().loading_bytes, 0U);
   EXPECT_EQ(residency.counters().other_bytes, 0U);
 }
