@@ -307,6 +307,14 @@ TEST_F(Use, StepsAndTheirWindowsAreShown) {
   steps.cost.store(41);
   steps.open_ns.store(1050 * kMs);
   expect_says(text(), "steps take 21.3 ms (p99 23.0 ms), 2 % of them 140 ms (p99 160 ms)\n");
+  // A graph of another size of the batch takes about as long, and is not worth a word.
+  kind(1, 400, 24'900, 27'000);
+  kind(2, 29, 140'200, 160'000);
+  expect_says(text(), "steps take 21.3 ms (p99 23.0 ms), 2 % of them 140 ms (p99 160 ms)\n");
+  kind(1, 400, 17'100, 18'000);
+  expect_says(text(), "steps take 21.3 ms (p99 23.0 ms), 40 % of them 17.1 ms (p99 18.0 ms)\n");
+  kind(1, 29, 140'200, 160'000);
+  steps.kinds[2].name.store(0);
   expect_says(text(), "gates open for 1.1 ms every 4 steps: steps are 4.1 % longer\n");
   steps.windows.store(3900);
   expect_says(text(), "gates open for 1.1 ms in each step: steps are 4.1 % longer\n");

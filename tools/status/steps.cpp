@@ -8,12 +8,20 @@
 namespace sluice::tools {
 namespace {
 
-constexpr std::size_t kMostKinds = 2;      ///< That a line has.
 constexpr std::uint32_t kLeastShare = 10;  ///< In 1/1000: rarer kinds are not in the line.
 
 std::string step_time(std::uint64_t ns) {
   const double ms = static_cast<double>(ns) / 1e6;
   return ms < 100 ? fmt::format("{:.1f} ms", ms) : fmt::format("{:.0f} ms", ms);
+}
+
+std::string times_of(const shm::StepsSnapshot::Kind& kind) {
+  return fmt::format("{} (p99 {})", step_time(kind.p50_ns), step_time(kind.p99_ns));
+}
+
+/// A server may have a graph for each size of its batch, whose times hardly differ.
+bool differ(const shm::StepsSnapshot::Kind& a, const shm::StepsSnapshot::Kind& b) {
+  return std::max(a.p50_ns, b.p50_ns) > std::min(a.p50_ns, b.p50_ns) / 5 * 6;
 }
 
 std::string windows_of(const shm::StepsSnapshot& steps, std::uint64_t ended) {
@@ -54,12 +62,13 @@ std::string gates_in_steps(const shm::ClientSnapshot& client) {
 std::string steps_note(const shm::ClientSnapshot& client) {
   const shm::StepsSnapshot& steps = client.steps;
   if (steps.state == shm::StepState::kNone || steps.kinds.empty()) return {};
-  std::string text = "steps take ";
-  for (std::size_t i = 0; i < std::min(steps.kinds.size(), kMostKinds); ++i) {
-    const auto& kind = steps.kinds[i];
-    if (i != 0 && kind.share < kLeastShare) break;
-    text += i == 0 ? std::string() : fmt::format(", {} % of them ", kind.share / 10);
-    text += fmt::format("{} (p99 {})", step_time(kind.p50_ns), step_time(kind.p99_ns));
+  const auto& first = steps.kinds.front();
+  std::string text = "steps take " + times_of(first);
+  const auto other = std::find_if(
+      steps.kinds.begin(), steps.kinds.end(),
+      [&first](const auto& kind) { return kind.share >= kLeastShare && differ(kind, first); });
+  if (other != steps.kinds.end()) {
+    text += fmt::format(", {} % of them {}", other->share / 10, times_of(*other));
   }
   return text + "; " + gates_in_steps(client);
 }
