@@ -23,6 +23,7 @@ TEST_F(ResidencyTest, AModelOutsideComesInAndAnIdleOneLeaves) {
   EXPECT_TRUE(b.loaded());
   EXPECT_FALSE(residency.acquire(1, kNever));
   EXPECT_EQ(next(), std::make_pair(1U, std::string()));
+  EXPECT_EQ(loaded_, 1) << "a first load, by its loader, is none";
   EXPECT_TRUE(residency.admit(1));
   EXPECT_TRUE(a.loaded());
   EXPECT_FALSE(b.loaded());

@@ -49,7 +49,8 @@ class ResidencyTest : public testing::Test {
       handovers_.push_back(handover);
       changed_.notify_all();
     };
-    events.taken = events.loaded = [](std::uint64_t) {};
+    events.taken = [](std::uint64_t) {};
+    events.loaded = [this](std::uint64_t) { ++loaded_; };
     events.evicted = [this] { ++evicted_; };
     events.log = [this](const std::string& line) {
       const std::lock_guard lock(mutex_);
@@ -112,6 +113,7 @@ class ResidencyTest : public testing::Test {
   FakeDevice device_;
   std::atomic<std::uint64_t> held_{0};
   std::atomic<int> evicted_{0};
+  std::atomic<int> loaded_{0};
   std::vector<std::unique_ptr<FakeWeights>> weights_;
   std::mutex mutex_;
   std::condition_variable changed_;

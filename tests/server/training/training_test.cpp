@@ -54,8 +54,10 @@ class TrainingTest : public testing::Test {
     options.store = folder_;
     options.wrapper = {"/usr/bin/env"};
     options.stop_s = 0.2;
-    training_.emplace(options, TrainingEvents{[this](const std::string& line) { log(line); },
-                                              [](const Handover&) {}, [this] { ++may_run_; }});
+    training_.emplace(options,
+                      TrainingEvents{[this](const std::string& line) { log(line); },
+                                     [this](const Handover& handover) { handover_ = handover; },
+                                     [this] { ++may_run_; }});
   }
   std::future<Status> train(const std::string& job, const std::string& args = "",
                             const std::string& id = "") {
@@ -99,6 +101,7 @@ class TrainingTest : public testing::Test {
   fs::path folder_;
   std::optional<Training> training_;
   std::atomic<int> may_run_{0};
+  Handover handover_;  ///< The last one; may_run_ follows it.
   std::mutex mutex_;
   std::vector<std::string> lines_;
 };
@@ -279,9 +282,12 @@ TEST_F(TrainingTest, TaskSwitchL3KillsBeforeInferenceRunsAndLaunchesAfterIt) {
   auto answer = train("job");
   ASSERT_TRUE(eventually([&] { return said("up"); }));
   const pid_t child = pid();
+  const std::uint64_t before = base::monotonic_ns();
   EXPECT_FALSE(training_->take());
   ASSERT_TRUE(eventually([&] { return may_run_ == 1; }));
   EXPECT_NE(kill(child, 0), 0) << "the process is gone, and so is its memory";
+  EXPECT_GE(handover_.at_ns, before);
+  EXPECT_LE(handover_.at_ns + handover_.obey.drop_ns, base::monotonic_ns());
   EXPECT_TRUE(training_->take());
   std::this_thread::sleep_for(milliseconds(50));
   EXPECT_EQ(pid(), 0) << "not while inference has work";
