@@ -81,7 +81,8 @@ class Ratio : public LatencyModel {
     auto seconds = copied_.predict(data, devices, queries);
     for (std::size_t i = 0; i < seconds.size() && learned_; ++i) {
       if (std::isnan(seconds[i])) continue;
-      seconds[i] *= std::exp(learned_->predict(row_of(data, devices, queries[i], seconds[i])));
+      const auto row = row_of(data, devices, queries[i], seconds[i]);
+      seconds[i] *= std::exp(learned_->predict(row).value);
     }
     return seconds;
   }

@@ -13,6 +13,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr double kMostSpread = 0.35;  ///< That is subtracted; of a logarithm.
+
 /// A program on a device.
 struct Asked {
   const Program& program;
@@ -151,7 +153,9 @@ class Gaussian : public LatencyModel {
     const Times times = busy_times(about.program, about.task, about.device);
     const double base = analytic_.model.log_seconds(times);
     const auto& process = compiled ? *compiled_ : source_;
-    return std::exp(base + process.predict(row_of(about, times, base, compiled)));
+    const auto [left, spread] = process.predict(row_of(about, times, base, compiled));
+    // The least relative error to expect: one that is too long counts more than one too short.
+    return std::exp(base + left - std::min(spread, kMostSpread));
   }
 
   std::uint64_t seed_;

@@ -11,6 +11,12 @@ namespace sluice::predictor {
 /// from. The mean far from these is the mean of what they have.
 class GaussianProcess {
  public:
+  struct Estimate {
+    double value = 0;
+    /// How far rows like this one were from what was learned of them; a typical one.
+    double spread = 0;
+  };
+
   /// More rows cost the third power of their number; a draw of so many is learned from.
   static constexpr std::size_t kMostRows = 6000;
 
@@ -19,7 +25,7 @@ class GaussianProcess {
   void fit(const std::vector<std::vector<double>>& rows, const std::vector<double>& targets,
            std::uint64_t seed, std::size_t most = kMostRows);
   /// Throws base::UsageError if the row has other columns than those that it was fitted to.
-  [[nodiscard]] double predict(std::span<const double> row) const;
+  [[nodiscard]] Estimate predict(std::span<const double> row) const;
 
   [[nodiscard]] nlohmann::json to_json() const;
   /// Throws base::UsageError if the object was not made by to_json().
@@ -27,10 +33,15 @@ class GaussianProcess {
 
  private:
   using Point = std::vector<float>;
+  /// Of the kernels of a row and the points, above the mean of what was learned.
+  struct Sum {
+    std::vector<double> weights;
+    double level = 0;
+  };
   [[nodiscard]] std::size_t columns() const { return mean_.size(); }
   void fit_scale(const std::vector<std::vector<double>>& rows,
                  const std::vector<std::size_t>& chosen);
-  void solve(const std::vector<double>& wanted);
+  void learn(const std::vector<double>& targets);
   [[nodiscard]] Point scaled(std::span<const double> row) const;
   [[nodiscard]] std::vector<float> kernel_matrix() const;
   [[nodiscard]] double kernel(const float* a, const float* b) const;
@@ -39,8 +50,8 @@ class GaussianProcess {
   std::vector<double> scale_;  ///< One over the deviation; 0 for a column that does not vary.
   std::vector<std::int16_t> points_;  ///< The rows, scaled, in steps of kStep.
   std::vector<float> floats_;         ///< The same as numbers.
-  std::vector<double> weights_;
-  double level_ = 0;   ///< The mean of the targets.
+  Sum value_;
+  Sum log_square_;     ///< Of what the points themselves were missed by.
   double length_ = 1;  ///< Of the kernel, for the distance of two scaled rows.
 };
 

@@ -61,13 +61,30 @@ TEST(GaussianProcess, LearnsAFunctionAndSurvivesSaving) {
   process.fit(rows, targets, 0);
   for (int i = 0; i < 50; ++i) {
     const std::vector<double> row{0.8 * anywhere(random), 7, 0.8 * anywhere(random)};
-    EXPECT_NEAR(process.predict(row), f(row[0], row[2]), 0.1);
+    EXPECT_NEAR(process.predict(row).value, f(row[0], row[2]), 0.1);
   }
   const auto bytes = nlohmann::json::to_cbor(process.to_json());
   const auto loaded = GaussianProcess::of(nlohmann::json::from_cbor(bytes));
-  EXPECT_EQ(loaded.predict(rows[3]), process.predict(rows[3]));
+  EXPECT_EQ(loaded.predict(rows[3]).value, process.predict(rows[3]).value);
+  EXPECT_EQ(loaded.predict(rows[3]).spread, process.predict(rows[3]).spread);
   // A row that is unlike all others must not be extrapolated to.
-  EXPECT_LT(std::abs(process.predict(std::vector<double>{1e9, 7, 1e9})), 8);
+  EXPECT_LT(std::abs(process.predict(std::vector<double>{1e9, 7, 1e9}).value), 8);
+}
+
+// What a prediction is worth differs between programs: rows with x > 0 have noise of 0.5.
+TEST(GaussianProcess, SaysHowFarItWasOff) {
+  std::vector<std::vector<double>> rows;
+  std::vector<double> targets;
+  for (int i = -150; i < 150; ++i) {
+    rows.push_back({i / 50.0});
+    targets.push_back(i < 0 ? 1 : 1 + 0.5 * ((i * 7919) % 5 - 2));
+  }
+  GaussianProcess process;
+  process.fit(rows, targets, 0);
+  const auto spread = [&](double x) { return process.predict(std::vector{x}).spread; };
+  EXPECT_GT(spread(1.5), 10 * spread(-1.5));
+  EXPECT_GT(spread(1.5), 0.2);
+  EXPECT_LT(spread(1.5), 1);
 }
 
 TEST(GaussianProcess, LearnsFromADrawOfManyRows) {
@@ -86,7 +103,7 @@ TEST(GaussianProcess, LearnsFromADrawOfManyRows) {
 TEST(GaussianProcess, LearnsFromOneRow) {
   GaussianProcess process;
   process.fit({{1, 2}}, {5}, 0);
-  EXPECT_NEAR(process.predict(std::vector<double>{3, 4}), 5, 1e-6);
+  EXPECT_NEAR(process.predict(std::vector<double>{3, 4}).value, 5, 1e-6);
 }
 
 }  // namespace

@@ -54,6 +54,28 @@ TEST(Models, TimesThatFollowFromNothingAreNotLearned) {
   EXPECT_GT(test::error_of(*model, made, test), 0.4);
 }
 
+// One that is too long by a factor counts more than one too short, so a doubtful prediction is
+// short.
+TEST(Models, ADoubtfulPredictionIsShort) {
+  auto made = test::synthetic(25, 12, 4);
+  const auto ratio = [&] {
+    const auto [train, test] = split(made, 0);
+    const auto model = make_model("gaussian", 1);
+    model->fit(lesson_of(made, train));
+    const auto predicted = model->predict(made.data, made.devices, queries_of(test));
+    double sum = 0;
+    for (std::size_t i = 0; i < test.size(); ++i) sum += std::log(predicted[i] / test[i].seconds);
+    return sum / static_cast<double>(test.size());
+  };
+  const double sure = ratio();
+  for (std::size_t i = 0; i < made.data.labels.size(); ++i) {
+    made.data.labels[i].seconds *= (i * 7919) % 11 < 5 ? 1.0 / 1.8 : 1.5;
+  }
+  EXPECT_GT(sure, -0.08);
+  EXPECT_LT(ratio(), sure - 0.05);
+  EXPECT_GT(ratio(), -0.4);
+}
+
 // rank and sche_search ask for programs that no compiler has seen.
 TEST(Models, PredictsProgramsThatAreNotCompiled) {
   auto made = test::synthetic(25, 12, 4);
