@@ -19,7 +19,7 @@ gpus=${GPUS:-$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')}
 [ "$gpus" -gt 0 ] || { echo "programs.sh: no GPU" >&2; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$out" "$work"/{making,ready,measured}
+mkdir -p "$out" "$work"/{making,ready,measured,tried}
 left() { echo $((seconds - SECONDS)); }
 
 # The networks that test a predictor are in every batch size, so that their tasks are known and can be held out.
@@ -92,6 +92,12 @@ measure() { # GPU
   nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null
   echo "$gpus GPUs, $(nproc) processors, $seconds s"
 } | tee "$out/log.txt"
+# Minutes of making would be lost if nothing could be measured.
+first=${given[0]:-$here/../../docs/data/programs/tuned-h100.programs}
+for ((gpu = 0; gpu < gpus; gpu++)); do
+  "$sluice" opbench measure "$first" --per-task 1 --limit-s 2 -j 2 --device "$gpu" -o "$work/tried/$gpu.jsonl" || exit 1
+done
+echo "each GPU has measured programs after $SECONDS s"
 ((!${#given[@]})) || cp "${given[@]}" "$work/ready"
 { make_packs >"$work/made.txt"; touch "$work/made"; } &
 for ((gpu = 0; gpu < gpus; gpu++)); do measure "$gpu" >"$work/gpu$gpu.txt" 2>&1 & done

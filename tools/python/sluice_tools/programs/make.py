@@ -158,9 +158,9 @@ def _interrupts() -> Iterator[list[int]]:
 def make(plan: Plan) -> int:
     measured = _measured(plan.tuned)
     lines, tasks = _import_all(plan)
+    known = _begin(plan, lines, tasks)
     if plan.tuned:
         tasks = [(task, line) for task, line in tasks if task.id in measured]
-    known = _begin(plan, lines, tasks)
     there, wanted = sum(map(len, known.values())), plan.per_task * len(tasks)
     say(f"{len(lines)} networks, {len(tasks)} tasks, {wanted} programs wanted, {there} there")
     output, exhausted = _Output(plan.out, there, wanted), set()
