@@ -18,7 +18,7 @@ class GaussianProcess {
   };
 
   /// More rows cost the third power of their number; a draw of so many is learned from.
-  static constexpr std::size_t kMostRows = 6000;
+  static constexpr std::size_t kMostRows = 10000;
 
   /// `rows`: of equal length; `targets`: of each. Columns that do not vary count for nothing. At
   /// most `most` rows are learned from.

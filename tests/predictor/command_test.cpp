@@ -86,8 +86,11 @@ class PredictCommand : public testing::Test {
     std::string line;
     std::getline(in, head);
     for (std::string next; std::getline(in, next);) line = next;
+    // A mode may have commas.
+    if (const auto open = line.find('"'); open != std::string::npos) {
+      line.erase(open, line.rfind('"') + 1 - open);
+    }
     const auto cell = [](std::string text, std::ptrdiff_t number) {
-      // No cell of these tests has a comma inside quotes.
       for (; number > 0; --number) text.erase(0, text.find(',') + 1);
       return text.substr(0, text.find(','));
     };
