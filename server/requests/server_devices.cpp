@@ -27,9 +27,9 @@ std::vector<Device*> Server::devices() const {
 
 Device& Server::device(int gpu) {
   const std::unique_lock lock(devices_mutex_);
-  auto& known = devices_[gpu];
-  if (!known) known = make_device(gpu);
-  return *known;
+  const auto known = devices_.find(gpu);
+  if (known != devices_.end()) return *known->second;
+  return *devices_.emplace(gpu, make_device(gpu)).first->second;
 }
 
 std::unique_ptr<Device> Server::make_device(int gpu) {

@@ -114,6 +114,39 @@ TEST_F(AnnouncerTest, NothingIsAnnouncedInABusyPeriod) {
   EXPECT_THAT(g_calls, IsEmpty());
 }
 
+// Prevents: a busy GPU whose jobs keep another one from being told of its own, or end them.
+TEST_F(AnnouncerTest, EachGpuHasBusyPeriodsOfItsOwn) {
+  learn(kMs);
+  announcer_.begin_busy(0, 0, kMs);
+  const std::uint64_t id = announcer_.headers(1, "m", 600'000, 2 * kMs);
+  announcer_.begin_busy(1, id, 3 * kMs);
+  announcer_.end_busy(0);
+  announcer_.end_busy(0);
+  static_cast<void>(announcer_.headers(1, "m", 600'000, 4 * kMs));
+  announcer_.end_busy(1);
+  EXPECT_THAT(g_calls, ElementsAre("begin 0 on 0", "announce 3000000 on 1", "begin 100 on 1",
+                                   "end 7", "end 7"));
+}
+
+// Prevents: gates that stay closed on the GPU on which a request was expected, and a job that
+// begins with an announcement of another GPU.
+TEST_F(AnnouncerTest, ARequestThatRunsElsewhereIsCalledOff) {
+  learn(kMs);
+  const std::uint64_t id = announcer_.headers(1, "m", 600'000, 2 * kMs);
+  announcer_.begin_busy(0, id, 3 * kMs);
+  announcer_.end_busy(0);
+  EXPECT_THAT(g_calls, ElementsAre("announce 3000000 on 1", "cancel 100", "begin 0 on 0", "end 7"));
+}
+
+// Prevents: programs on a GPU that are held for a model on the CPU.
+TEST_F(AnnouncerTest, TheCpuHasNoJobs) {
+  learn(kMs);
+  const std::uint64_t id = announcer_.headers(kNoGpu, "m", 600'000, 2 * kMs);
+  announcer_.begin_busy(kNoGpu, id, 3 * kMs);
+  announcer_.end_busy(kNoGpu);
+  EXPECT_THAT(g_calls, ElementsAre("end 0"));
+}
+
 TEST_F(AnnouncerTest, AForgottenRequestIsCalledOff) {
   learn(kMs);
   const std::uint64_t id = announcer_.headers(0, "m", 600'000, 0);

@@ -40,6 +40,7 @@ class TwoDispatchers : public testing::Test {
                  const Response& response) {
             if (status.ok()) answered_on_[pending.id] = execution.model->gpu();
             pending.done(status, response);
+            if (on_answer_) on_answer_();
           },
           [](const std::string&) {}, Dispatcher::Sharing{gpu, nullptr, nullptr, hand_on},
           std::move(host));
@@ -91,6 +92,7 @@ class TwoDispatchers : public testing::Test {
 
   Stage stage_;
   std::map<std::uint64_t, int> answered_on_;
+  std::function<void()> on_answer_;
 
  private:
   Announcer announcer_{false};
@@ -137,6 +139,24 @@ TEST_F(TwoDispatchers, WhatIsCalledOffIsNotAhead) {
   devices_[0].dispatcher->cancel(2);
   EXPECT_EQ(waiting.now().status.code, Code::kCancelled);
   EXPECT_EQ(ahead_ms(0), 10U);
+}
+
+// Prevents: a burst that goes to one device, because its thread has not read the first requests
+// yet.
+TEST_F(TwoDispatchers, WhatNobodyHasReadYetIsAhead) {
+  const auto a = add("a", 0);
+  std::optional<Asked> second;
+  on_answer_ = [&] {
+    second = ask({a});  // in a round, so nobody reads it before the end of the round
+    EXPECT_EQ(ahead_ms(0), 10U);
+  };
+  auto first = ask({a});
+  advance_ms(10);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(ahead_ms(0), 10U);
+  on_answer_ = nullptr;
+  advance_ms(10);
+  EXPECT_EQ(ahead_ms(0), 0U);
 }
 
 TEST_F(TwoDispatchers, TheEarliestIsTheOneThatIsDoneFirst) {
@@ -266,6 +286,8 @@ TEST_F(SeveralDevices, AModelRunsOnAllOfItsDevicesAtOnce) {
 TEST_F(SeveralDevices, MaxQueueCountsTheRequestsOfAllDevices) {
   ModelConfig a = on("a", {0, 1});
   a.max_queue = 2;
+  // So long that the requests that wait are with both.
+  for (int gpu : {0, 1}) stages_[gpu].step_time = std::chrono::milliseconds(50);
   start({a});
   for (auto& [gpu, stage] : stages_) stage.hold();
   std::vector<Asked> all;
@@ -352,6 +374,23 @@ TEST_F(SeveralDevices, ALaterLoadMayUseAnotherDevice) {
   EXPECT_THAT(stages_[3].steps(0), testing::Contains("late[1] 0+1"));
   EXPECT_EQ(server_->scheduler(), "FIFO");
   EXPECT_EQ(rows("devices").size(), 2U);
+}
+
+// Prevents: a server that ends after a client has asked for a GPU that does not exist.
+TEST_F(SeveralDevices, ALaterLoadOnAGpuThatDoesNotExistFails) {
+  ServerOptions options;
+  options.find_model = [](const std::string& name) {
+    return std::optional(on(name, {name == "late" ? 7 : 0}));
+  };
+  options.memory = [](int gpu) -> std::optional<memory::ResidencyOptions> {
+    if (gpu == 7) throw base::RunError("no GPU 7");
+    return std::nullopt;
+  };
+  start({on("a", {0})}, options);
+  for (int i = 0; i < 2; ++i) EXPECT_THAT(server_->load("late").message, HasSubstr("no GPU 7"));
+  EXPECT_EQ(rows("devices").size(), 1U);
+  EXPECT_THAT(server_->metrics(), HasSubstr("busy_seconds"));
+  EXPECT_TRUE(ask("a").wait().status.ok());
 }
 
 // Prevents: requests on the other devices without an answer when the process is about to end.

@@ -99,6 +99,22 @@ def test_training_runs_on_the_gpu_of_device(tmp_path):
         assert server.end()[0] == 0
 
 
+def test_requests_of_another_gpu_leave_training_alone(tmp_path):
+    (tmp_path / "models").write_text("first\n  path mobilenet_v2_b1\n  device sim:0\n" + SECOND)
+    large_job(tmp_path)
+    options = ["--config", "models", "--train-store", "train", "--device", "1", "-m", "task-switch-l1"]
+    with serving(tmp_path, *options) as server:
+        trained = Train(server, "job")
+        assert eventually(server.trains), trained.end()
+        for _ in range(3):
+            assert server.infer("first")[0] == 200
+        assert server.training()["orders"] == 0
+        assert server.infer("second")[0] == 200
+        assert eventually(lambda: server.training()["orders"] > 0)
+        trained.stop()
+        assert server.end()[0] == 0
+
+
 @pytest.mark.parametrize(
     ("config", "options", "says"),
     [

@@ -18,11 +18,11 @@ class TrainerSlotTest : public testing::Test {
  protected:
   TrainerSlotTest() { add(0, getpid(), 1000); }
 
-  void add(std::size_t index, pid_t pid, std::uint64_t held) {
+  void add(std::size_t index, pid_t pid, std::uint64_t held, std::uint8_t device = 0) {
     shm::Slot& slot = board_.mapping.board().slots[index];
     slot.pid.store(static_cast<std::uint32_t>(pid));
     slot.memory.held.store(held);
-    slot.info.store(shm::SlotInfo{shm::SlotState::kLive, 0, 0, 1}.pack());
+    slot.info.store(shm::SlotInfo{shm::SlotState::kLive, 0, device, 1}.pack());
   }
   /// What a script prints first: the pid of a child of it.
   static pid_t child_of(Process& script) {
@@ -77,6 +77,25 @@ TEST_F(TrainerSlotTest, AnOrderHasThePartsOfHowItWasObeyed) {
   EXPECT_EQ(parts.drop_ns, 2 * kMs);
   EXPECT_EQ(parts.drain_ns, 3 * kMs);
   EXPECT_EQ(parts.give_ns, 4 * kMs);
+}
+
+// Prevents: orders in the name of a client on another device, and memory of other devices in the
+// profile.
+TEST_F(TrainerSlotTest, TheBrokerIsTheClientOfTheTrainersDevice) {
+  const Process program({"/bin/sleep", "60"}, {});
+  slot_.follow(program.pid());
+  add(1, program.pid(), 10, 4);
+  EXPECT_EQ(slot_.order(shm::MemoryOrder::kSleep), 0U) << "this process is not there";
+  add(2, getpid(), 500, 4);
+  add(3, 1, 7, 4);
+  add(4, 1, 9, 5);
+  ASSERT_NE(slot_.order(shm::MemoryOrder::kSleep), 0U);
+  const auto& slots = board_.mapping.board().slots;
+  EXPECT_EQ(slots[1].memory.broker.load(), shm::id_of(shm::SlotOf{2, 1}));
+  const MemoryUse use = slot_.memory_use();
+  EXPECT_EQ(use.infer, 1500U);
+  EXPECT_EQ(use.train, 10U);
+  EXPECT_EQ(use.total, 1517U);
 }
 
 TEST_F(TrainerSlotTest, LeavesOtherProgramsAlone) {
