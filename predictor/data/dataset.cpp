@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.hpp"
 
@@ -23,6 +24,13 @@ std::size_t Dataset::device(const std::string& name) const {
                                        fmt::join(devices, ", ")));
   }
   return static_cast<std::size_t>(found - devices.begin());
+}
+
+void keep_one_of_each_program(std::vector<Label>& labels, std::size_t most) {
+  if (labels.size() <= most) return;
+  std::set<std::size_t> seen;
+  std::erase_if(labels,
+                [&](const Label& label) { return !seen.insert(label.query.program).second; });
 }
 
 std::vector<Query> queries_of(std::span<const Label> labels) {

@@ -88,6 +88,10 @@ struct Fold {
   std::vector<Label> test{};
 };
 
+/// Of more than `most` labels, the first of each program: its times on several devices say less
+/// than other programs do.
+void keep_one_of_each_program(std::vector<Label>& labels, std::size_t most);
+
 [[nodiscard]] std::vector<Query> queries_of(std::span<const Label> labels);
 
 /// The numbers of `labels` by task, in the order of tasks.

@@ -2,7 +2,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 
 #include "predictor/model/binary.hpp"
 #include "predictor/model/gaussian_process.hpp"
@@ -61,14 +60,6 @@ std::vector<Label> labels_of(const Lesson& lesson) {
   return found;
 }
 
-/// Too many to learn from: the times of a program on several devices say less than other programs.
-void keep_one_of_each_program(std::vector<Label>& labels) {
-  if (labels.size() <= GaussianProcess::kMostRows) return;
-  std::set<std::size_t> seen;
-  std::erase_if(labels,
-                [&](const Label& label) { return !seen.insert(label.query.program).second; });
-}
-
 class AnalyticModel : public LatencyModel {
  public:
   explicit AnalyticModel(std::uint64_t seed) : seed_(seed) {}
@@ -101,7 +92,7 @@ class Gaussian : public LatencyModel {
   void fit(const Lesson& lesson) override {
     compiled_.reset();
     auto labels = labels_of(lesson);
-    keep_one_of_each_program(labels);
+    keep_one_of_each_program(labels, GaussianProcess::kMostRows);
     analytic_.fit(lesson, labels, seed_);
     source_ = learn(lesson, labels, false);
     std::erase_if(labels, [&](const Label& label) {

@@ -63,6 +63,16 @@ class DatasetTest : public testing::Test {
   test::TempFolder folder_;
 };
 
+TEST(Labels, ADeviceOfAProgramIsDroppedBeforeAProgram) {
+  std::vector<Label> labels{{{7, 0}, 1}, {{7, 1}, 2}, {{8, 1}, 3}};
+  keep_one_of_each_program(labels, 3);
+  EXPECT_EQ(labels.size(), 3U) << "there are not too many";
+  keep_one_of_each_program(labels, 2);
+  ASSERT_EQ(labels.size(), 2U);
+  EXPECT_EQ(labels[0].seconds, 1);
+  EXPECT_EQ(labels[1].query.program, 8U);
+}
+
 TEST_F(DatasetTest, AProgramHasItsFeaturesAndTheMedianOfItsTimes) {
   write({record(5, "H200"), record(5, "H200@32"), record(9, "H200")});
   Dropped dropped;
