@@ -17,6 +17,7 @@ tvm_setup.load()
 import tvm  # noqa: E402
 from sluice_tools.programs import (  # noqa: E402
     catalog,
+    check,
     cpu,
     cuda,
     knobs,
@@ -240,6 +241,13 @@ def test_a_cpu_program_runs_and_is_checked(monkeypatch):
     assert cpu.Timer().time(task, line["index"], 1, 1, 1)[1] is False
     monkeypatch.setattr(cpu, "LONGEST_S", 0)
     assert timer.time(task, line["index"], 1, 3, 1) == ([], True), "too slow"
+
+
+# Prevents: the check of an installation ends with a fault of its own on a machine that stands still.
+def test_an_installation_is_checked_on_a_slow_machine(monkeypatch, capsys):
+    monkeypatch.setattr(cpu, "LONGEST_S", 0)
+    assert check.check_installation() == 0
+    assert "llvm: more than 0 s, result as expected" in capsys.readouterr().out
 
 
 def test_each_program_of_each_task_is_timed_with_its_own_data():
