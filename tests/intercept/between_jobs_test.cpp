@@ -35,6 +35,7 @@ class BetweenJobs : public Above {
     below().busy_ns.store(base::monotonic_ns());
     kernel(kernel_of);
     const bool was_closed = closed();
+    until_in_job_ = slot().early_hold_until_ns.load();
     fake::finish_all();  // not before, or the poll might end the job
     ::cuStreamSynchronize(nullptr);
     return was_closed;
@@ -58,6 +59,7 @@ class BetweenJobs : public Above {
     }
     return false;
   }
+  std::uint64_t until_in_job_ = 0;
   [[nodiscard]] bool holds() { return shm::is_active(slot().job.load()); }
 };
 
@@ -135,6 +137,7 @@ TEST_F(BetweenJobs, ThatAreOthersThanExpectedBeginAsTheLawSays) {
     if (!closed()) continue;
     ++tried;
     open += job(99) ? 0 : 1;
+    EXPECT_EQ(until_in_job_, 0U) << "it has begun";
     EXPECT_TRUE(eventually([this] { return !closed(); }));
     std::this_thread::sleep_for(1ms);
   }

@@ -137,6 +137,24 @@ TEST(StayOpen, EachTrialThatFailsDoublesThePause) {
   EXPECT_EQ(trial.run(program, 1'000'000), int(StayOpen::kLongestPause));
 }
 
+// Prevents: the doubt of a trial that failed ends the next one, or a trial that went well makes
+// those behind it frequent at once.
+TEST(StayOpen, EachTrialBeginsAnew) {
+  const Program harmful{.step_ms = 20, .longer = 1};
+  Trial trial;
+  trial.run(harmful, 100);
+  for (int failed = 0; failed < 2; ++failed) {
+    trial.run(harmful, 1000);
+    trial.run(harmful, 1'000'000);
+  }
+  ASSERT_EQ(trial.law.state(), State::kTrying);
+  trial.run({}, 100'000);
+  EXPECT_EQ(trial.law.state(), State::kOpen);
+  trial.run(harmful, 100'000);
+  ASSERT_EQ(trial.law.state(), State::kResting);
+  EXPECT_EQ(trial.run(harmful, 1'000'000), int(2 * StayOpen::kFirstPause));
+}
+
 TEST(StayOpen, IsWatchedWhileOpen) {
   Trial trial;
   trial.run({}, 100);
