@@ -280,6 +280,7 @@ void Jobs::call_off_late(std::uint64_t now) noexcept {
 void Jobs::begin() noexcept {
   const std::lock_guard lock(mutex_);
   open_explicit();
+  begin_held();  // for an announced one of another book
 }
 
 /// A transparent job that is open becomes part of the explicit one.
@@ -314,6 +315,11 @@ void Jobs::none_has_begun(std::uint64_t until_ns) noexcept {
 
 void Jobs::announced_begins() noexcept {
   const std::lock_guard lock(mutex_);
+  begin_held();
+}
+
+/// The gates may be closed for jobs of which none has begun: now one has.
+void Jobs::begin_held() noexcept {
   say_until(0);
   if (began_ns_ != 0) return;
   began_ns_ = base::monotonic_ns();

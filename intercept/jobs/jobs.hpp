@@ -181,6 +181,7 @@ class Jobs {
   [[nodiscard]] bool needs_early(std::uint64_t now_ns) noexcept;
   void show_target(std::optional<bool> in_time) noexcept;
   void call_off_late(std::uint64_t now_ns) noexcept;
+  void begin_held() noexcept;
   void say_until(std::uint64_t until_ns) noexcept;
   void learn_begin(std::uint64_t now_ns) noexcept;
   void show_predictions() noexcept;

@@ -169,6 +169,29 @@ TEST_F(Devices, AnAnnouncementOfADeviceClosesTheGatesThere) {
   sluice_job_cancel(announced);
 }
 
+// Prevents: a job on all devices that lower clients waive after 0.1 s, because the gates had been
+// closed for a job of one device that never came.
+TEST_F(Devices, AJobIsNoAnnouncementBecauseTheGatesWereClosedForOne) {
+  attach_both("gate", 5);
+  sluice_job_end(sluice_job_begin(0));
+  const Critical below(session_, 0, 2);
+  const auto until = [&] { return other_slot_->early_hold_until_ns.load(); };
+  std::uint64_t announced = 0;
+  EXPECT_TRUE(eventually([&] {  // again if the machine stood still until the job lapsed
+    sluice_job_cancel(announced);
+    announced = sluice_job_announce_on(1, base::monotonic_ns() + 200'000'000);
+    return eventually([&] { return until() != 0; }, std::chrono::milliseconds(250));
+  }));
+  const std::uint64_t job = sluice_job_begin(0);
+  EXPECT_TRUE(active(*other_slot_));
+  EXPECT_EQ(until(), 0U) << "a job has begun";
+  sluice_job_cancel(announced);
+  EXPECT_TRUE(active(*other_slot_));
+  EXPECT_EQ(until(), 0U);
+  sluice_job_end(job);
+  EXPECT_FALSE(active(*other_slot_));
+}
+
 // Prevents: memory of one device that counts for another.
 TEST_F(Devices, WhatIsHeldIsThatOfTheDevice) {
   attach_both("gate", 5);
