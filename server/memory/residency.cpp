@@ -17,6 +17,8 @@ constexpr std::uint64_t kCopyPollNs = 50'000;
 constexpr std::uint64_t kTrainerLookNs = 10'000'000;
 /// How long memory that somebody else seems to use is left alone.
 constexpr std::uint64_t kMissingNs = 1'000'000'000;
+/// PCI Express 5.0 with 16 lanes carries 64 GB/s at most.
+constexpr std::uint64_t kMostBytesPerNs = 64;
 
 }  // namespace
 
@@ -144,7 +146,8 @@ std::uint64_t Residency::cold_ns(std::uint32_t model) const {
   const std::lock_guard lock(mutex_);
   const auto found = tenants_.find(model);
   if (found == tenants_.end() || found->second.state == State::kReady) return 0;
-  return found->second.cold_ns;
+  const Tenant& tenant = found->second;
+  return tenant.cold_ns != 0 ? tenant.cold_ns : tenant.memory.bytes / kMostBytesPerNs + 1;
 }
 
 void Residency::loop() {

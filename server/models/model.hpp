@@ -43,7 +43,8 @@ struct Model {
   Limits limits;
   Timing timing;  ///< Used by the loader, and then only by the dispatcher.
   const std::shared_ptr<Statistics> statistics;
-  std::atomic<std::size_t> waiting{0};  ///< Requests that have not begun.
+  std::atomic<std::size_t> waiting{0};      ///< Requests that have not begun.
+  std::atomic<std::uint64_t> failed_ns{0};  ///< When a step failed last; 0: never.
 };
 
 }  // namespace sluice::server

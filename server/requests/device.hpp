@@ -22,20 +22,23 @@ struct Device {
   std::unique_ptr<Dispatcher> dispatcher;
 
   /// Estimated ns until `items` more items of a model that is loaded here would be done: after all
-  /// that is queued, and once the model's weights are in. Thread-safe.
+  /// that is queued, once training has left, and once the model's weights are in. Thread-safe.
   [[nodiscard]] std::uint64_t completion_ns(const Model& model, std::size_t items) const {
     const std::uint64_t cold_ns = residency ? residency->cold_ns(model.id) : 0;
-    return dispatcher->ahead_ns() + cold_ns + model.limits.ns(items);
+    const std::uint64_t turn_ns = model.config.priority > 0 ? dispatcher->turn_wait_ns() : 0;
+    return dispatcher->ahead_ns() + turn_ns + cold_ns + model.limits.ns(items);
   }
 };
 
 /// A model on each of its devices.
 using Replicas = std::vector<std::shared_ptr<Model>>;
 
-/// The replica whose device can finish `items` items first. Of equal ones the first.
+/// The replica whose device can finish `items` items first. Of equal ones the first. One that fails
+/// is done at once, and would draw all requests to itself, so it comes last.
 [[nodiscard]] inline Replicas::iterator earliest(Replicas& replicas, std::size_t items) {
   return std::ranges::min_element(replicas, {}, [items](const std::shared_ptr<Model>& each) {
-    return each->device->completion_ns(*each, items);
+    const Device& device = *each->device;
+    return std::pair(device.dispatcher->fails(*each), device.completion_ns(*each, items));
   });
 }
 

@@ -131,6 +131,7 @@ std::uint64_t Dispatcher::round() {
   dispatch();
   note_idle();
   done_at_ns_ = done_at_ns(now);
+  unread_ns_ -= std::exchange(read_ns_, 0);  // not before, or it would be nowhere meanwhile
   return next_wake_ns();
 }
 
@@ -237,9 +238,14 @@ bool Dispatcher::has_critical() const {
 /// Whether inference has the device, or can take it now.
 bool Dispatcher::may_run() {
   if (turn_ == nullptr || turn_taken_ || !has_critical()) return true;
+  const std::uint64_t now = host_->now_ns();
+  if (!turn_asked_) turn_asked_ns_ = now;
   turn_taken_ = turn_->take();
-  // Work that was queued before now has waited for training to leave.
-  if (turn_taken_) turn_taken_ns_ = turn_asked_ ? host_->now_ns() : 0;
+  if (turn_taken_) {
+    // Work that was queued before now has waited for training to leave.
+    turn_taken_ns_ = turn_asked_ ? now : 0;
+    turn_wait_ns_ = now - turn_asked_ns_;
+  }
   turn_asked_ = true;
   return turn_taken_;
 }
@@ -278,6 +284,7 @@ void Dispatcher::start(const scheduler::Step& step) {
 void Dispatcher::step_ended(const StepResult& result) {
   Execution& execution = *executions_.at(result.step.task);
   queue_.end(execution.task, host_->now_ns());
+  if (!result.error.empty()) execution.model->failed_ns = host_->now_ns();
   if (result.context_lost) lost_(result.error);
   if (result.error.empty()) {
     execution.runs.emplace_back(result.began_ns, result.ended_ns);

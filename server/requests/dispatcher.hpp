@@ -59,6 +59,10 @@ class Dispatcher {
   void hand_over(std::shared_ptr<Model> model, Pending pending);
   /// Estimated ns until all that has been submitted is done.
   [[nodiscard]] std::uint64_t ahead_ns() const;
+  /// How long a critical request waits for training to leave, as it seems.
+  [[nodiscard]] std::uint64_t turn_wait_ns() const;
+  /// Whether a step of the model has failed a short while ago.
+  [[nodiscard]] bool fails(const Model& model) const;
   /// How long steps have run in all.
   [[nodiscard]] std::uint64_t busy_ns() const { return busy_ns_; }
   void cancel(std::uint64_t request);
@@ -150,6 +154,8 @@ class Dispatcher {
   std::atomic<std::uint64_t> done_at_ns_{0};  ///< Of the last round.
   std::atomic<std::uint64_t> unread_ns_{0};   ///< The time of requests in messages_.
   std::atomic<std::uint64_t> busy_ns_{0};
+  std::atomic<bool> turn_taken_{false};
+  std::atomic<std::uint64_t> turn_wait_ns_{0};  ///< The last time.
 
   // Used in rounds only.
   scheduler::Queue queue_;
@@ -157,8 +163,9 @@ class Dispatcher {
   std::uint64_t next_task_ = 1;
   bool busy_ = false;        ///< A busy period has begun.
   bool turn_asked_ = false;  ///< take() has been called, and give_back() is due.
-  bool turn_taken_ = false;
+  std::uint64_t turn_asked_ns_ = 0;
   std::uint64_t turn_taken_ns_ = 0;  ///< 0: without waiting.
+  std::uint64_t read_ns_ = 0;        ///< The part of unread_ns_ that this round has read.
 
   std::unique_ptr<Host> host_;
 };

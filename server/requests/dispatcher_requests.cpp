@@ -19,7 +19,7 @@ Dispatcher::Message Dispatcher::acceptance(std::shared_ptr<Model> model, Pending
   // std::function must be copyable.
   auto shared = std::make_shared<Pending>(std::move(pending));
   return [this, takes_ns, model = std::move(model), shared] {
-    unread_ns_ -= takes_ns;
+    read_ns_ += takes_ns;
     accept(model, std::move(*shared));
   };
 }
@@ -50,6 +50,18 @@ std::uint64_t Dispatcher::ahead_ns() const {
   // A device that is about to be done is not as good as an idle one.
   const std::uint64_t known = done_at == 0 ? 0 : difference(done_at, host_->now_ns()) + 1;
   return known + unread_ns_;
+}
+
+std::uint64_t Dispatcher::turn_wait_ns() const {
+  if (turn_ == nullptr || turn_taken_) return 0;
+  // Of two idle devices the one without training is better.
+  return std::max<std::uint64_t>(turn_wait_ns_, 1);
+}
+
+bool Dispatcher::fails(const Model& model) const {
+  constexpr std::uint64_t kAvoidNs = 1'000'000'000;
+  const std::uint64_t failed_ns = model.failed_ns;
+  return failed_ns != 0 && host_->now_ns() < failed_ns + kAvoidNs;
 }
 
 /// A request that would be late here, or for whose model there is no memory, goes to the next

@@ -215,6 +215,40 @@ TEST_F(TwoDispatchers, OnlyARefusalGoesElsewhere) {
   EXPECT_THAT(stage_.steps(0), ElementsAre("a0[1] 0+1", "a0[1] 0+1"));
 }
 
+// Prevents: a device on which a model fails at once, and which is therefore always done first, draws
+// all requests to itself. It is tried again later.
+TEST_F(TwoDispatchers, ADeviceOnWhichAModelFailsIsAvoidedForAWhile) {
+  Replicas a{add("a", 0), add("a", 1)};
+  stage_.fail = true;
+  auto failed = ask(a);
+  advance_ms(20);
+  EXPECT_EQ(failed.now().status.code, Code::kInternal);
+  EXPECT_EQ(earliest(a, 1), a.begin() + 1);
+  auto failed_too = ask({a[1]});
+  advance_ms(20);
+  EXPECT_EQ(earliest(a, 1), a.begin()) << "it fails on both";
+  stage_.fail = false;
+  advance_ms(970);
+  EXPECT_EQ(earliest(a, 1), a.begin()) << "its time is over";
+  auto good = ask({a[1]});
+  advance_ms(10);
+  EXPECT_TRUE(good.now().status.ok());
+}
+
+// Prevents: two requests at the same time that both go to the first device, because the one that a
+// round has read, and not yet counted, seems to be nowhere.
+TEST_F(TwoDispatchers, ARequestIsAheadWhileARoundReadsIt) {
+  const auto a = add("a", 0);
+  std::uint64_t seen_ms = 0;
+  hosts_[0]->takes = [&](const Execution&, const scheduler::Step&) {
+    seen_ms = ahead_ms(0);
+    return 10 * kMs;
+  };
+  auto asked = ask({a});
+  EXPECT_EQ(seen_ms, 10U);
+  EXPECT_EQ(ahead_ms(0), 10U);
+}
+
 /// Whole servers, whose models have a stage on each device.
 class SeveralDevices : public testing::Test {
  protected:

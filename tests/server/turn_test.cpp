@@ -65,6 +65,24 @@ TEST_F(TurnTest, ARequestWaitsForItsTurnAndGivesItBackOnce) {
   EXPECT_THAT(line_, testing::Not(HasSubstr("wait_train_stop_ms"))) << "it had not to wait";
 }
 
+// Prevents: requests that wait for training to leave this device while another device is idle.
+TEST_F(TurnTest, TheWaitForTheTurnIsKnown) {
+  const auto critical = with_priority(1);
+  EXPECT_GT(dispatcher_->turn_wait_ns(), 0U) << "training may have the device";
+  auto first = ask(critical);
+  advance_ms(30);
+  turn_.free = true;
+  dispatcher_->wake();
+  EXPECT_EQ(dispatcher_->turn_wait_ns(), 0U) << "it has the turn";
+  advance_ms(10);
+  EXPECT_TRUE(first.now().status.ok());
+  EXPECT_EQ(dispatcher_->turn_wait_ns() / kMs, 30U) << "as long as the last time";
+  auto second = ask(critical);
+  advance_ms(10);
+  EXPECT_TRUE(second.now().status.ok());
+  EXPECT_LT(dispatcher_->turn_wait_ns(), kMs) << "training left at once";
+}
+
 TEST_F(TurnTest, ABusyPeriodTakesTheTurnOnce) {
   const auto critical = with_priority(1);
   turn_.free = true;

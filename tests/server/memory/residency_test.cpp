@@ -72,6 +72,17 @@ TEST_F(ResidencyTest, ABatchMayBeginWithItsFirstBlock) {
   EXPECT_TRUE(residency.admit(1));
 }
 
+// Prevents: a request that goes to a device without the weights, because nobody has waited for them
+// yet, while another device has them.
+TEST_F(ResidencyTest, TheFirstWaitIsAtLeastThatForTheCopy) {
+  Residency& residency = start();
+  add(1, 10);
+  EXPECT_EQ(residency.cold_ns(1), 0U);
+  evict_idle();
+  EXPECT_GT(residency.cold_ns(1), 100'000U);
+  EXPECT_LT(residency.cold_ns(1), 1'000'000U);
+}
+
 // Prevents: requests of a model that wait although its weights are there.
 TEST_F(ResidencyTest, WeightsThatArriveBetweenTwoLooksAreSeen) {
   Residency& residency = start();
