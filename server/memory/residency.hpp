@@ -91,8 +91,8 @@ class Residency {
   [[nodiscard]] Counters counters() const;
   [[nodiscard]] bool resident(std::uint32_t model) const;
   [[nodiscard]] std::uint64_t bytes(std::uint32_t model) const;
-  /// How long a batch will wait for the weights, by the last time, or at least the time of the copy;
-  /// 0: they are in.
+  /// How long a batch will wait for the weights, by the last time, or at least the time of the
+  /// copy; 0: they are in.
   [[nodiscard]] std::uint64_t cold_ns(std::uint32_t model) const;
 
  private:

@@ -37,11 +37,23 @@ void Announcer::forget(std::uint64_t id) {
   sluice_job_cancel(take(id).job);
 }
 
+void Announcer::call_off(Entry& entry) {
+  entry.announced_ns = 0;
+  sluice_job_cancel(std::exchange(entry.job, 0));
+}
+
+void Announcer::goes_to(std::uint64_t id, int gpu) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(id);
+  if (found == entries_.end() || found->second.gpu == gpu) return;
+  call_off(found->second);
+  found->second.gpu = gpu;
+}
+
 void Announcer::begin_busy(int gpu, std::uint64_t id, std::uint64_t now) {
   const std::lock_guard lock(mutex_);
   Entry entry = take(id);
-  const bool elsewhere = entry.job != 0 && entry.gpu != gpu;
-  if (elsewhere) sluice_job_cancel(std::exchange(entry.job, 0));
+  if (entry.gpu != gpu) call_off(entry);
   busy_[gpu] = jobs_ && gpu != kNoGpu ? sluice_job_begin_on(gpu, entry.job) : 0;
   if (entry.headers_ns == 0) return;
   constexpr double kNewWeight = 0.1;

@@ -27,9 +27,11 @@ class Announcer {
                                       std::uint64_t now_ns);
   void forget(std::uint64_t id);
 
-  /// The request of these headers has been queued. Busy periods begin with the first step on an
-  /// idle GPU, which passes the id of its request (or 0), and end when the queue is empty. A
-  /// request that was announced on another GPU is called off there.
+  /// The request of these headers goes to this GPU. If it was announced on another one, it is
+  /// called off there: nobody else may come for a while.
+  void goes_to(std::uint64_t id, int gpu);
+  /// Busy periods begin with the first step on an idle GPU, which passes the id of its request (or
+  /// 0), and end when the queue is empty. As goes_to().
   void begin_busy(int gpu, std::uint64_t id, std::uint64_t now_ns);
   void end_busy(int gpu);
 
@@ -45,6 +47,7 @@ class Announcer {
     std::uint64_t announced_ns = 0;  ///< The notice that was given.
   };
   [[nodiscard]] Entry take(std::uint64_t id);
+  static void call_off(Entry& entry);
 
   const bool announce_;
   const bool jobs_;

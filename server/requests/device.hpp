@@ -51,4 +51,14 @@ inline void hand_on(Pending pending) {
   model->device->dispatcher->hand_over(model, std::move(pending));
 }
 
+/// Returns true when nothing is left on any device, or false at `until_ns`. A request may go from a
+/// device to one that has been looked at before, less often than there are devices.
+[[nodiscard]] inline bool drain(const std::vector<Device*>& devices, std::uint64_t until_ns) {
+  bool all = true;
+  for (std::size_t look = 0; look < devices.size(); ++look) {
+    for (Device* const each : devices) all = each->dispatcher->drain(until_ns) && all;
+  }
+  return all;
+}
+
 }  // namespace sluice::server

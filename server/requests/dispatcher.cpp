@@ -152,8 +152,8 @@ void Dispatcher::cancel(std::uint64_t request) {
       const bool here = std::any_of(execution->requests.begin(), execution->requests.end(),
                                     [&](const Pending& pending) { return pending.id == request; });
       if (!here) continue;
-      drop(*execution, [&](const Pending& pending) { return pending.id == request; },
-           {Code::kCancelled, "the client is gone", 0, "client"});
+      drop(
+          *execution, [&](const Pending& pending) { return pending.id == request; }, client_gone());
       return remove_if_unwanted(task);
     }
   });

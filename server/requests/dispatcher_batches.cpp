@@ -56,6 +56,8 @@ void Dispatcher::accept(std::shared_ptr<Model> model, Pending pending) {
     status = admit(*model, pending, joins, now);
   }
   if (model->removed) status = {Code::kUnavailable, "the model has been unloaded", 0, "not_loaded"};
+  // Its cancellation may have come to this device before it.
+  if (pending.gone && *pending.gone) status = client_gone();
   if (!status.ok()) {
     Execution refused;
     refused.model = std::move(model);

@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,9 +25,16 @@ struct Pending {
   RequestTimes times;
   /// The model on the devices that have not refused the request yet, but the one it is with.
   std::vector<std::shared_ptr<Model>> elsewhere{};
+  /// Whether the client is gone. Null: it cannot go.
+  std::shared_ptr<const std::atomic<bool>> gone{};
   /// Why its answer is due at the end of the running step.
   std::optional<Status> dropped;
 };
+
+/// The answer to a request of a client that has left.
+[[nodiscard]] inline Status client_gone() {
+  return {Code::kCancelled, "the client is gone", 0, "client"};
+}
 
 /// Requests of one model that run as one batch: one task of the scheduler.
 struct Execution {

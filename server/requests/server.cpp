@@ -19,15 +19,18 @@ namespace {
 /// The request may have moved to another device.
 class CancelById : public Cancellation {
  public:
-  CancelById(std::vector<Dispatcher*> dispatchers, std::uint64_t request)
-      : dispatchers_(std::move(dispatchers)), request_(request) {}
+  CancelById(std::vector<Dispatcher*> dispatchers, std::uint64_t request,
+             std::shared_ptr<std::atomic<bool>> gone)
+      : dispatchers_(std::move(dispatchers)), request_(request), gone_(std::move(gone)) {}
   void cancel() override {
+    *gone_ = true;  // first, for a request that moves meanwhile
     for (Dispatcher* const dispatcher : dispatchers_) dispatcher->cancel(request_);
   }
 
  private:
   std::vector<Dispatcher*> dispatchers_;
   std::uint64_t request_;
+  std::shared_ptr<std::atomic<bool>> gone_;
 };
 
 /// The earliest of what the request and the configuration ask for.
@@ -233,12 +236,14 @@ std::shared_ptr<Cancellation> Server::infer(Request request, Done done) {
   stage(*model, pending.request);
   pending.id = next_request_.fetch_add(1);
   const std::uint64_t id = pending.id;
+  auto gone = std::make_shared<std::atomic<bool>>(false);
+  pending.gone = gone;
   std::vector<Dispatcher*> dispatchers;
   for (const auto& each : replicas) dispatchers.push_back(each->device->dispatcher.get());
   pending.elsewhere.assign(replicas.begin() + 1, replicas.end());
   replicas.clear();
   model->device->dispatcher->submit(model, std::move(pending));
-  return std::make_shared<CancelById>(std::move(dispatchers), id);
+  return std::make_shared<CancelById>(std::move(dispatchers), id, std::move(gone));
 }
 
 /// Copies the inputs to where the device reads them, in the thread of the request: the device would
@@ -263,6 +268,8 @@ Status Server::check(Replicas& replicas, Request& request, Pending& pending) {
       check_request(model.served(), model.config.batch_size, request, pending.items);
   if (!status.ok()) return status;
   std::iter_swap(replicas.begin(), earliest(replicas, pending.items));
+  announcer_.goes_to(request.announced, replicas.front()->gpu());
+  pending.announced_ns = announcer_.announced_ns(request.announced);
   return accept(replicas, pending.items);
 }
 

@@ -91,9 +91,7 @@ void Server::context_lost(const std::string& why) {
 
 bool Server::drain(std::uint64_t until_ns) {
   state_ = State::kEnded;
-  bool all = true;
-  for (Device* const each : devices()) all = each->dispatcher->drain(until_ns) && all;
-  return all;
+  return server::drain(devices(), until_ns);
 }
 
 void Server::wake() {

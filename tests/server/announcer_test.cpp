@@ -147,6 +147,20 @@ TEST_F(AnnouncerTest, TheCpuHasNoJobs) {
   EXPECT_THAT(g_calls, ElementsAre("end 0"));
 }
 
+// Prevents: gates of one GPU that close for a request that goes to another one.
+TEST_F(AnnouncerTest, ARequestThatGoesElsewhereIsCalledOffAtOnce) {
+  learn(kMs);
+  const std::uint64_t id = announcer_.headers(0, "m", 600'000, 0);
+  announcer_.goes_to(id, 0);
+  EXPECT_EQ(announcer_.announced_ns(id), kMs);
+  announcer_.goes_to(id, 1);
+  EXPECT_EQ(announcer_.announced_ns(id), 0U);
+  EXPECT_THAT(g_calls, ElementsAre("announce 1000000 on 0", "cancel 100"));
+  announcer_.goes_to(12345, 1);
+  announcer_.begin_busy(1, id, kMs);
+  EXPECT_THAT(g_calls, ElementsAre("announce 1000000 on 0", "cancel 100", "begin 0 on 1"));
+}
+
 TEST_F(AnnouncerTest, AForgottenRequestIsCalledOff) {
   learn(kMs);
   const std::uint64_t id = announcer_.headers(0, "m", 600'000, 0);

@@ -1,8 +1,11 @@
 // A server with several devices: one that is blocked or full costs the others nothing, and each
 // request goes to the one that is done first.
 #include <array>
+#include <atomic>
+#include <fstream>
 #include <future>
 #include <map>
+#include <thread>
 
 #include "server/requests/device.hpp"
 #include "tests/server/asked.hpp"
@@ -215,8 +218,8 @@ TEST_F(TwoDispatchers, OnlyARefusalGoesElsewhere) {
   EXPECT_THAT(stage_.steps(0), ElementsAre("a0[1] 0+1", "a0[1] 0+1"));
 }
 
-// Prevents: a device on which a model fails at once, and which is therefore always done first, draws
-// all requests to itself. It is tried again later.
+// Prevents: a device on which a model fails at once, and which is therefore always done first,
+// draws all requests to itself. It is tried again later.
 TEST_F(TwoDispatchers, ADeviceOnWhichAModelFailsIsAvoidedForAWhile) {
   Replicas a{add("a", 0), add("a", 1)};
   stage_.fail = true;
@@ -249,6 +252,42 @@ TEST_F(TwoDispatchers, ARequestIsAheadWhileARoundReadsIt) {
   EXPECT_EQ(ahead_ms(0), 10U);
 }
 
+// Prevents: a drain that is over while a request is on a device that was empty before the request
+// came there.
+TEST_F(TwoDispatchers, ADrainFindsARequestThatMovesMeanwhile) {
+  const Replicas a{add("a", 1), add("a", 0)};
+  const auto lax = add("lax", 1, 4);
+  Asked late;
+  Pending last;
+  last.items = 1;
+  set_input(last.request, {1, 2});
+  last.done = [&](const Status&, const Response&) { late = ask(a, 15); };
+  a[0]->waiting.fetch_add(1);
+  devices_[1].dispatcher->submit(a[0], std::move(last));
+  auto other = ask({lax});
+  EXPECT_TRUE(drain({&devices_[0], &devices_[1]}, hosts_[0]->now_ns() + 1000 * kMs));
+  EXPECT_TRUE(other.now().status.ok());
+  EXPECT_TRUE(late.now().status.ok()) << late.now().status.message;
+}
+
+// Prevents: a request that runs for a client that is gone, because it moved while its cancellation
+// went from device to device.
+TEST_F(TwoDispatchers, ARequestOfAClientThatIsGoneIsNotTakenOver) {
+  const auto a = add("a", 0);
+  const auto gone = std::make_shared<std::atomic<bool>>(true);
+  Asked asked;
+  Pending pending;
+  pending.items = 1;
+  set_input(pending.request, {1, 2});
+  pending.done = asked.done();
+  pending.gone = gone;
+  a->waiting.fetch_add(1);
+  devices_[0].dispatcher->hand_over(a, std::move(pending));
+  EXPECT_EQ(asked.now().status.code, Code::kCancelled);
+  EXPECT_EQ(a->waiting, 0U);
+  EXPECT_TRUE(stage_.steps(0).empty());
+}
+
 /// Whole servers, whose models have a stage on each device.
 class SeveralDevices : public testing::Test {
  protected:
@@ -273,11 +312,11 @@ class SeveralDevices : public testing::Test {
     config.gpus = std::move(gpus);
     return config;
   }
-  Asked ask(const std::string& name, std::uint64_t timeout_ms = 0) {
+  Asked ask(const std::string& name, std::uint64_t announced = 0) {
     Request request;
     request.model = name;
     request.headers_ns = base::monotonic_ns();
-    if (timeout_ms > 0) request.deadline_ns = request.headers_ns + timeout_ms * kMs;
+    request.announced = announced;
     set_input(request, {1, 2});
     Asked asked;
     asked.cancellation = server_->infer(std::move(request), asked.done());
@@ -304,6 +343,34 @@ TEST_F(SeveralDevices, ABlockedDeviceDoesNotHoldUpTheOther) {
   EXPECT_FALSE(blocked.answered());
   stages_[0].release();
   EXPECT_TRUE(blocked.wait().status.ok());
+}
+
+// Prevents: gates of an idle device that close for a request that has gone to another one.
+TEST_F(SeveralDevices, ARequestThatGoesElsewhereIsNotAnnouncedAnyMore) {
+  stages_[1].step_time = std::chrono::milliseconds(1);  // so the first is better if both are idle
+  start({on("a", {0, 1}), on("b", {0})});
+  const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+  std::uint64_t id = 0;
+  for (int i = 0; i < 2; ++i) {  // which teaches the notice
+    if (id != 0) ask("a", id).wait();
+    pause();  // the busy period ends just after the answer
+    id = server_->headers("a", 8);
+    pause();
+  }
+  stages_[0].hold();
+  auto busy = ask("b");
+  pause();  // the longer it takes, the later it will be done
+  EXPECT_TRUE(ask("a", id).wait().status.ok());
+  stages_[0].release();
+  EXPECT_TRUE(busy.wait().status.ok());
+  std::map<int, std::vector<double>> notices;
+  std::ifstream in(records_);
+  for (std::string line; std::getline(in, line);) {
+    const auto record = nlohmann::json::parse(line);
+    if (record["model_name"] == "a") notices[record["gpu"]].push_back(record["announced_us"]);
+  }
+  EXPECT_THAT(notices[0], ElementsAre(0.0));  // it was the first of its kind
+  EXPECT_THAT(notices[1], ElementsAre(0.0));
 }
 
 // Prevents: a model on two devices that uses one.
