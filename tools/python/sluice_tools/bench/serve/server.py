@@ -112,13 +112,14 @@ class Server:
             return json.loads(answer.read())
 
     def counters(self, names: dict[str, str]) -> dict[str, int]:
-        """Counters of /metrics without labels; names: of the values, to what follows `sluice_serve_`."""
+        """Counters of /metrics, of all devices; names: of the values, to what follows `sluice_serve_`."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/metrics", timeout=_CALL_S) as answer:
             text = answer.read().decode()
         found = {
-            key: re.search(rf"^sluice_serve_{name}_total (\d+)", text, re.MULTILINE) for key, name in names.items()
+            key: re.findall(rf"^sluice_serve_{name}_total(?:\{{[^}}]*\}})? (\d+)", text, re.MULTILINE)
+            for key, name in names.items()
         }
-        return {key: int(match[1]) for key, match in found.items() if match}
+        return {key: sum(map(int, values)) for key, values in found.items() if values}
 
     def log_text(self) -> str:
         assert self._program.log
