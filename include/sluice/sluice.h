@@ -45,8 +45,8 @@ static inline uint64_t sluice_job_announce(uint64_t start_ns) {
 }
 
 /* As sluice_job_announce(), for a job on one device only: its index in this process, as in
- * cuDeviceGet(). Clients of other devices are not held. Returns 0 also if there is no such device.
- */
+ * cuDeviceGet(), below 32. Clients of other devices are not held. Returns 0 also for other indices;
+ * a job on a device that does not exist holds nobody. */
 static inline uint64_t sluice_job_announce_on(int device, uint64_t start_ns) {
   static void* cache = NULL;
   static int known = 0;
