@@ -112,8 +112,8 @@ void choose_engines(const base::Install& install, const engine::ModelStore& stor
 }
 
 void settle_gpus(Place place, int gpu, ModelConfig& config) {
-  const bool torch = config.engine == "torch" || config.engine == "aoti";
-  const bool on_gpu = place == Place::kRealGpu || (place == Place::kSimulatedGpu && !torch);
+  const bool on_gpu =
+      place == Place::kRealGpu || (place == Place::kSimulatedGpu && !needs_torch(config));
   if (!on_gpu || config.device == "cpu") {
     config.gpus.clear();
   } else if (config.gpus.empty()) {

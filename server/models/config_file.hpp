@@ -33,6 +33,11 @@ struct ModelConfig {
   std::string versions = "latest:1";  ///< latest:N, all, or numbers: those that are served.
 };
 
+/// Whether LibTorch runs the model, which the simulated GPU cannot.
+[[nodiscard]] inline bool needs_torch(const ModelConfig& config) {
+  return config.engine == "torch" || config.engine == "aoti";
+}
+
 /// The devices of a model: its GPUs, or kNoGpu.
 [[nodiscard]] inline std::vector<int> gpus_of(const ModelConfig& config) {
   return config.gpus.empty() ? std::vector{kNoGpu} : config.gpus;

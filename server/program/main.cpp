@@ -18,10 +18,10 @@ namespace {
 constexpr const char* kName = "sluice serve";
 constexpr std::string_view kPlaceOption = "--place";
 
-bool any_with(const std::vector<ModelConfig>& models, std::string_view engine) {
-  return std::any_of(models.begin(), models.end(), [&](const ModelConfig& model) {
-    return model.engine == engine && model.device != "cpu";
-  });
+template <class Is>
+bool any_on_gpu(const std::vector<ModelConfig>& models, Is is) {
+  return std::ranges::any_of(
+      models, [is](const ModelConfig& model) { return model.device != "cpu" && is(model); });
 }
 
 /// A GPU that a model names, and that does not exist, is a mistake in the configuration.
@@ -35,8 +35,7 @@ void check_gpus(const ServeOptions& options, const base::Gpus& gpus, const std::
     throw base::UsageError(fmt::format("{}: found GPU {}, but {}", whose, gpu, there));
   };
   for (const ModelConfig& model : options.models) {
-    const bool torch = model.engine == "torch" || model.engine == "aoti";
-    const std::size_t count = gpus.simulated && torch ? 0 : gpus.names.size();
+    const std::size_t count = gpus.simulated && needs_torch(model) ? 0 : gpus.names.size();
     for (const int gpu : model.gpus) {
       check(fmt::format("model {}: device", model.name), gpu, count, why_none);
     }
@@ -47,8 +46,9 @@ void check_gpus(const ServeOptions& options, const base::Gpus& gpus, const std::
 /// The real GPU if there is one; else the simulated one, which only recordings can use; else the
 /// CPU.
 Place find_place(const ServeOptions& options, const base::Install& install) {
-  const bool torch = any_with(options.models, "torch") || any_with(options.models, "aoti");
-  const bool recordings = any_with(options.models, "recording");
+  const bool torch = any_on_gpu(options.models, needs_torch);
+  const bool recordings = any_on_gpu(
+      options.models, [](const ModelConfig& model) { return model.engine == "recording"; });
   if (!torch && !recordings) return Place::kCpu;
   const bool sim_asked = std::any_of(options.models.begin(), options.models.end(),
                                      [](const ModelConfig& m) { return m.device == "sim"; });

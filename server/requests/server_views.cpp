@@ -9,6 +9,32 @@ namespace {
 double mib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 double ms(std::uint64_t ns) { return static_cast<double>(ns) / 1e6; }
 
+using memory::Residency;
+
+struct MemoryFamily {
+  const char* name;
+  const char* type;
+  const char* help;
+  std::uint64_t Residency::Counters::*field;
+};
+
+constexpr MemoryFamily kMemoryFamilies[] = {
+    {"sluice_serve_pool_bytes", "gauge", "Device memory of the server and its training.",
+     &Residency::Counters::pool_bytes},
+    {"sluice_serve_resident_bytes", "gauge", "Weights on the device.",
+     &Residency::Counters::resident_bytes},
+    {"sluice_serve_loading_bytes", "gauge", "Device memory of a model that is loaded first.",
+     &Residency::Counters::loading_bytes},
+    {"sluice_serve_other_bytes", "gauge", "Device memory of the server apart from weights.",
+     &Residency::Counters::other_bytes},
+    {"sluice_serve_weight_loads_total", "counter", "Models whose weights came back.",
+     &Residency::Counters::loads},
+    {"sluice_serve_evictions_total", "counter", "Models whose weights left.",
+     &Residency::Counters::evictions},
+    {"sluice_serve_handovers_total", "counter", "Times that training gave memory to inference.",
+     &Residency::Counters::handovers},
+};
+
 }  // namespace
 
 std::optional<ModelMetadata> Server::metadata(const std::string& name,
@@ -159,32 +185,17 @@ void Server::write_devices(base::MetricsText& out) const {
       out.sample({{"device", each->name}}, *found);
     }
   };
-  using Counters = memory::Residency::Counters;
-  const auto add_memory = [&](const char* name, const char* type, const char* help,
-                              std::uint64_t Counters::*field) {
-    add(name, type, help, [field](const Device& device) -> std::optional<double> {
-      if (!device.residency) return std::nullopt;
-      return static_cast<double>(device.residency->counters().*field);
-    });
-  };
   add("sluice_serve_ahead_seconds", "gauge", "Estimated time until all that is queued is done.",
       [](const Device& device) { return std::optional(ms(device.dispatcher->ahead_ns()) / 1e3); });
   add("sluice_serve_busy_seconds_total", "counter", "Time in which models have run.",
       [](const Device& device) { return std::optional(ms(device.dispatcher->busy_ns()) / 1e3); });
-  add_memory("sluice_serve_pool_bytes", "gauge", "Device memory of the server and its training.",
-             &Counters::pool_bytes);
-  add_memory("sluice_serve_resident_bytes", "gauge", "Weights on the device.",
-             &Counters::resident_bytes);
-  add_memory("sluice_serve_loading_bytes", "gauge",
-             "Device memory of a model that is loaded first.", &Counters::loading_bytes);
-  add_memory("sluice_serve_other_bytes", "gauge", "Device memory of the server apart from weights.",
-             &Counters::other_bytes);
-  add_memory("sluice_serve_weight_loads_total", "counter", "Models whose weights came back.",
-             &Counters::loads);
-  add_memory("sluice_serve_evictions_total", "counter", "Models whose weights left.",
-             &Counters::evictions);
-  add_memory("sluice_serve_handovers_total", "counter",
-             "Times that training gave memory to inference.", &Counters::handovers);
+  for (const MemoryFamily& family : kMemoryFamilies) {
+    add(family.name, family.type, family.help,
+        [&family](const Device& device) -> std::optional<double> {
+          if (!device.residency) return std::nullopt;
+          return static_cast<double>(device.residency->counters().*family.field);
+        });
+  }
 }
 
 }  // namespace sluice::server
