@@ -4,7 +4,6 @@
 #include "intercept/driver/process.hpp"
 #include "intercept/jobs/jobs.hpp"
 #include "intercept/trace/trace.hpp"
-#include "shm/view.hpp"
 
 namespace sluice::intercept {
 
@@ -35,14 +34,10 @@ void Jobs::end_between(std::uint64_t now) noexcept {
 
 /// The next job has come, and may begin with open gates after all.
 void Jobs::open_again() noexcept {
-  shm::Slot& slot = client_.slot();
-  if (Trace* traced = g_process.trace.load())
-    traced->job_end(number_, std::exchange(closed_ns_, 0), shm::kTraceNoJob);
-  closed_ns_ = 0;
+  const std::uint64_t closed = std::exchange(closed_ns_, 0);
+  if (Trace* traced = g_process.trace.load()) traced->job_end(number_, closed, shm::kTraceNoJob);
   note_begin(began_ns_, 0);
-  slot.open_job.fetch_add(1);
-  shm::BoardView view(*client_.seat().writable);
-  shm::end_job(view, client_.seat().slot);
+  open_in_job();
 }
 
 }  // namespace sluice::intercept

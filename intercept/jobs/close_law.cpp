@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "intercept/jobs/least_used.hpp"
+
 namespace sluice::intercept {
 namespace {
 
@@ -22,27 +24,16 @@ double difference(std::uint64_t a, std::uint64_t b) noexcept {
 
 }  // namespace
 
-/// The least recently used entry goes. A program that makes new fingerprints for ever has its gates
-/// closed at first, and does not drive out a fingerprint that it uses often.
-CloseLaw::Entry& CloseLaw::find_or_replace(std::uint64_t fingerprint,
-                                           std::uint64_t neighbours) noexcept {
-  Entry* oldest = &entries_.front();
-  for (Entry& entry : entries_) {
-    const bool same = entry.fingerprint == fingerprint && entry.neighbours == neighbours;
-    if (entry.used != 0 && same) return entry;
-    if (entry.used < oldest->used) oldest = &entry;
-  }
-  *oldest = {};
-  oldest->fingerprint = fingerprint;
-  oldest->neighbours = neighbours;
-  return *oldest;
-}
-
+/// A program that makes new fingerprints for ever has its gates closed at first, and does not drive
+/// out a fingerprint that it uses often.
 CloseLaw::Decision CloseLaw::decide(std::uint64_t fingerprint, std::uint64_t neighbours,
                                     std::uint64_t now) noexcept {
   Decision decision;
   if (neighbours == 0) return decision;
-  Entry& entry = find_or_replace(fingerprint, neighbours);
+  Entry& entry = find_or_replace(
+      entries_, [=](const Entry& each) { return each.is(fingerprint, neighbours); });
+  entry.fingerprint = fingerprint;
+  entry.neighbours = neighbours;
   entry.used = ++uses_;
   decision.entry_ = static_cast<std::size_t>(&entry - entries_.data());
   if (++entry.jobs <= kFirst) return decision;
@@ -264,8 +255,8 @@ void CloseLaw::wait_longer(Entry& entry) noexcept {
 
 const CloseLaw::Entry* CloseLaw::find(std::uint64_t fingerprint,
                                       std::uint64_t neighbours) const noexcept {
-  const auto* const found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
-    return entry.used != 0 && entry.fingerprint == fingerprint && entry.neighbours == neighbours;
+  const auto* const found = std::find_if(entries_.begin(), entries_.end(), [=](const Entry& entry) {
+    return entry.used != 0 && entry.is(fingerprint, neighbours);
   });
   return found == entries_.end() ? nullptr : found;
 }

@@ -141,6 +141,11 @@ class CloseLaw {
     double tail_allowed_ns = 0;
   };
   struct Entry {
+    [[nodiscard]] bool is(std::uint64_t a_fingerprint,
+                          std::uint64_t some_neighbours) const noexcept {
+      return fingerprint == a_fingerprint && neighbours == some_neighbours;
+    }
+
     std::uint64_t fingerprint = 0;
     std::uint64_t neighbours = 0;
     std::uint64_t used = 0;  ///< When; 0: free.
@@ -172,7 +177,6 @@ class CloseLaw {
 
   [[nodiscard]] const Entry* find(std::uint64_t fingerprint,
                                   std::uint64_t neighbours) const noexcept;
-  Entry& find_or_replace(std::uint64_t fingerprint, std::uint64_t neighbours) noexcept;
   void choose_trial(Entry& entry, std::uint64_t now_ns) noexcept;
   void test(Entry& entry, unsigned level, Phase phase) noexcept;
   void begin_group(Entry& entry) noexcept;

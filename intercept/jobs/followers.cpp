@@ -3,23 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "intercept/jobs/least_used.hpp"
+
 namespace sluice::intercept {
 namespace {
 
 constexpr int kMiss = 2;  ///< For each job that nothing follows at once, two must be followed.
 
 }  // namespace
-
-/// A new kind replaces the least recently used one.
-Followers::Entry& Followers::find_or_replace(std::uint64_t kind) noexcept {
-  Entry* oldest = &entries_.front();
-  for (Entry& entry : entries_) {
-    if (entry.used != 0 && entry.kind == kind) return entry;
-    if (entry.used < oldest->used) oldest = &entry;
-  }
-  *oldest = {.kind = kind};
-  return *oldest;
-}
 
 void Followers::count_gap(std::uint64_t gap, bool soon) noexcept {
   const std::uint64_t held = std::exchange(held_, false) ? std::min(gap, soon_ns_) : 0;
@@ -37,7 +28,8 @@ void Followers::began(std::uint64_t kind, std::uint64_t now) noexcept {
     last.sure = soon ? std::min(last.sure + 1, kMostSure) : std::max(last.sure - kMiss, 0);
     if (soon) last.next = kind;
   }
-  Entry& entry = find_or_replace(kind);
+  Entry& entry = find_or_replace(entries_, [kind](const Entry& each) { return each.kind == kind; });
+  entry.kind = kind;
   entry.used = ++uses_;
   last_ = static_cast<std::size_t>(&entry - entries_.data());
 }

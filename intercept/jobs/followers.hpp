@@ -47,7 +47,6 @@ class Followers {
     std::uint64_t used = 0;
     int sure = 0;
   };
-  Entry& find_or_replace(std::uint64_t kind) noexcept;
   [[nodiscard]] std::optional<std::uint64_t> next() const noexcept;
   void count_gap(std::uint64_t gap_ns, bool soon) noexcept;
 

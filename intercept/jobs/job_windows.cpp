@@ -59,11 +59,16 @@ void Jobs::give_window(std::uint64_t now, std::uint64_t until) noexcept {
 
 bool Jobs::open_gates(std::uint64_t now) noexcept {
   if (client_.seat().reader() || !announcer_.wake()) return false;
+  open_in_job();
+  steps_.window_opened(now);
+  return true;
+}
+
+/// The job goes on with open gates. Not for a reader: nobody is below it.
+void Jobs::open_in_job() noexcept {
   client_.slot().open_job.fetch_add(1);
   shm::BoardView view(*client_.seat().writable);
   shm::end_job(view, client_.seat().slot);
-  steps_.window_opened(now);
-  return true;
 }
 
 void Jobs::close_window(std::uint64_t now) noexcept {

@@ -165,6 +165,7 @@ class Jobs {
   void stay_closed(std::uint64_t now_ns) noexcept;
   void end_between(std::uint64_t now_ns) noexcept;
   void open_again() noexcept;
+  void open_in_job() noexcept;
   void note_begin(std::uint64_t now_ns, std::uint64_t until_ns) noexcept;
   void end_open(std::uint64_t now_ns) noexcept;
   void close_open_job(std::uint64_t now_ns) noexcept;

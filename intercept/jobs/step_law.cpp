@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "intercept/jobs/least_used.hpp"
+
 namespace sluice::intercept {
 namespace {
 
@@ -45,9 +47,6 @@ std::uint64_t percentile(const LastValues<std::uint64_t, kSize>& values,
 void StepLaw::set(shm::Target target) noexcept {
   target_ = target;
   alone_ns_ = 0;
-  target_window_ns_ = 0;
-  never_late_ = true;
-  closed_steps_ = 0;
   begin_anew();
 }
 
@@ -56,9 +55,6 @@ void StepLaw::neighbours(std::uint64_t id) noexcept {
   begin_anew();
   open_sum_ns_ = cost_sum_ns_ = credit_ns_ = mean_cost_ = 0;
   left_out_ = surprises_ = 0;
-  target_window_ns_ = 0;
-  never_late_ = true;
-  closed_steps_ = 0;
 }
 
 const StepLaw::Entry* StepLaw::find(Kind kind) const noexcept {
@@ -88,24 +84,17 @@ const StepLaw::Entry& StepLaw::most_frequent() const noexcept {
 
 StepLaw::Kind StepLaw::kind_of(std::uint64_t key, std::uint64_t launches) noexcept {
   constexpr double kFew = 2;
-  Entry* oldest = &entries_.front();
-  Entry* found = nullptr;
-  for (Entry& entry : entries_) {
-    const bool same = entry.kind != 0 && entry.key == key &&
-                      std::abs(ns(launches) - entry.launches) <= entry.launches / 4 + kFew;
-    if (same && found == nullptr) found = &entry;
-    if (entry.used < oldest->used) oldest = &entry;
+  Entry& entry = find_or_replace(entries_, [=](const Entry& each) {
+    return each.key == key && std::abs(ns(launches) - each.launches) <= each.launches / 4 + kFew;
+  });
+  if (entry.kind == 0) {
+    entry.kind = ++kinds_;
+    entry.key = key;
+    entry.launches = ns(launches);
   }
-  if (found == nullptr) {
-    found = oldest;
-    *found = {};
-    found->kind = ++kinds_;
-    found->key = key;
-    found->launches = ns(launches);
-  }
-  found->launches += (ns(launches) - found->launches) / 8;
-  found->used = ++uses_;
-  return found->kind;
+  entry.launches += (ns(launches) - entry.launches) / 8;
+  entry.used = ++uses_;
+  return entry.kind;
 }
 
 bool StepLaw::is_usual(Kind kind) const noexcept {

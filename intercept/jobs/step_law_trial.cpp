@@ -14,11 +14,15 @@ constexpr double kDoubtfulDebt = 8;
 
 }  // namespace
 
-/// What open gates have cost has to be paid all the same.
+/// Nothing is known of open gates and of windows any more. What open gates have cost has to be paid
+/// all the same.
 void StepLaw::begin_anew() noexcept {
   const StayOpen::Gates before = stay_open_.gates();
   stay_open_.begin_anew();
   settle_trial(before);
+  target_window_ns_ = 0;
+  never_late_ = true;
+  closed_steps_ = 0;
 }
 
 /// What the steps took that open gates touched, beyond what steps pay and are known to take.
