@@ -56,15 +56,6 @@ def rate(server: Server, model: str, outstanding: int) -> float:
     return sum(each["answered"] for each in report["models"]) / SECONDS
 
 
-def devices(server: Server) -> dict[str, dict]:
-    return {row["device"]: row for row in server.call("/v2/sluice/status")[1]["devices"]}
-
-
-def clients(server: Server) -> list[dict]:
-    status = subprocess.run([SLUICE, "status", "--session", server.session, "--json"], capture_output=True, check=True)
-    return json.loads(status.stdout)["clients"]
-
-
 def one_gpu() -> tuple[list[float], float]:
     server = Server(OUT, *config("one", ("one", "0")))
     right = answer(server, "one")
@@ -95,7 +86,7 @@ def held_by_load_on_first(server: Server) -> dict[str, int]:
         )
 
     def held() -> dict[str, int]:
-        return {each["name"]: each["held_total_ns"] for each in clients(server) if each["priority"] == 0}
+        return {each["name"]: each["held_total_ns"] for each in server.clients() if each["priority"] == 0}
 
     try:
         assert eventually(lambda: len(held()) == 2)
@@ -113,7 +104,7 @@ def held_by_load_on_first(server: Server) -> dict[str, int]:
 def two_gpus(right: list[float], alone: float) -> None:
     models = config("two", ("both", "0,1"), ("first", "0"), ("second", "1"))
     server = Server(OUT, *models, "--records", "records.jsonl")
-    memory = {name: row["memory"]["resident_mb"] for name, row in devices(server).items()}
+    memory = {name: row["memory"]["resident_mb"] for name, row in server.devices().items()}
     say("weights on both GPUs", all(mb > 0 for mb in memory.values()) and len(memory) == 2, memory)
     for model in ("first", "second", "both"):
         got = answer(server, model)
@@ -128,7 +119,7 @@ def two_gpus(right: list[float], alone: float) -> None:
     held = held_by_load_on_first(server)
     say("requests on one GPU hold best effort there only", held["spin0"] > 0 and held["spin1"] == 0, held)
     assert server.call("/v2/repository/models/both/unload", {})[0] == 200
-    left = {name: row["memory"]["resident_mb"] for name, row in devices(server).items()}
+    left = {name: row["memory"]["resident_mb"] for name, row in server.devices().items()}
     say("an unload frees both GPUs", all(left[name] < memory[name] for name in memory), left)
     code, err = server.end()
     (OUT / "log").write_text(err)

@@ -82,11 +82,19 @@ class Server:
     def resident(self) -> list[str]:
         return [row["name"] for row in self.call("/v2/sluice/status")[1]["models"] if row.get("resident")]
 
-    def client(self, priority: int) -> dict:
-        """What `sluice status` says of the server (1), or of its trainer (0)."""
+    def devices(self) -> dict[str, dict]:
+        """Of its status, by name."""
+        return {row["device"]: row for row in self.call("/v2/sluice/status")[1]["devices"]}
+
+    def clients(self) -> list[dict]:
+        """What `sluice status` says of its session."""
         command = [SLUICE, "status", "--session", self.session, "--json"]
         status = subprocess.run(command, capture_output=True, timeout=PATIENCE_S)
-        (client,) = [each for each in json.loads(status.stdout)["clients"] if each["priority"] == priority]
+        return json.loads(status.stdout)["clients"]
+
+    def client(self, priority: int) -> dict:
+        """The server (1), or its trainer (0)."""
+        (client,) = [each for each in self.clients() if each["priority"] == priority]
         return client
 
     def metric(self, name: str) -> float:

@@ -20,15 +20,9 @@ def two_gpus(monkeypatch):
     monkeypatch.setenv("SLUICE_SIM_DEVICES", "2")
 
 
-def clients(server) -> list[dict]:
-    command = [SLUICE, "status", "--session", server.session, "--json"]
-    status = subprocess.run(command, capture_output=True, timeout=PATIENCE_S)
-    return json.loads(status.stdout)["clients"]
-
-
 def jobs(server) -> dict[int, int]:
     """Of the server, by device of the board."""
-    return {client["device"]: client["jobs"] for client in clients(server) if client["priority"] == 1}
+    return {client["device"]: client["jobs"] for client in server.clients() if client["priority"] == 1}
 
 
 def more_jobs(server, before: dict[int, int]) -> list[int]:
@@ -43,10 +37,6 @@ def more_jobs(server, before: dict[int, int]) -> list[int]:
     return found
 
 
-def devices(server) -> dict[str, dict]:
-    return {row["device"]: row for row in server.call("/v2/sluice/status")[1]["devices"]}
-
-
 def test_a_model_runs_on_both_and_a_job_holds_one(tmp_path):
     (tmp_path / "models").write_text(BOTH + SECOND)
     with serving(tmp_path, "--config", "models", "--records", "records.jsonl") as server:
@@ -56,7 +46,7 @@ def test_a_model_runs_on_both_and_a_job_holds_one(tmp_path):
             ("both", "sim:1"),
             ("second", "sim:1"),
         ]
-        assert [devices(server)[f"sim:{i}"]["memory"]["resident_mb"] for i in range(2)] == [40, 80]
+        assert [server.devices()[f"sim:{i}"]["memory"]["resident_mb"] for i in range(2)] == [40, 80]
         # Jobs of a request on the second GPU are jobs there only.
         before = jobs(server)
         assert len(before) == 2
@@ -74,7 +64,7 @@ def test_a_model_runs_on_both_and_a_job_holds_one(tmp_path):
             assert results[0][1]["outputs"] == alone
         # An unload frees both.
         assert server.call("/v2/repository/models/both/unload", {})[0] == 200
-        assert [devices(server)[f"sim:{i}"]["memory"]["resident_mb"] for i in range(2)] == [0, 40]
+        assert [server.devices()[f"sim:{i}"]["memory"]["resident_mb"] for i in range(2)] == [0, 40]
         assert server.infer("second")[0] == 200
         assert server.end()[0] == 0
     records = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
@@ -89,7 +79,7 @@ def test_training_runs_on_the_gpu_of_device(tmp_path):
     with serving(tmp_path, *options) as server:
         trained = Train(server, "job")
         assert eventually(server.trains), trained.end()
-        (trainer,) = [client for client in clients(server) if client["priority"] == 0]
+        trainer = server.client(0)
         before = jobs(server)
         assert server.infer("second")[0] == 200
         assert more_jobs(server, before) == [trainer["device"]]
