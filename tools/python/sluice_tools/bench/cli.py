@@ -27,15 +27,17 @@ examples:
   sluice bench checks --part coverage             does every launch pass the gate
   sluice bench programs --help                    its own options, as those of llm and serve
 
-published: the pair of FasterRCNN models that docs/results/published-experiment.md describes, under every policy
-  (part published); the same with a best-effort job that fills the queue (large); serve.py and
-  train.py of the examples, time-sliced and under MPS (python)
-checks: does every launch of TorchScript, AOTInductor, CUDA graphs, eager and compiled Python pass the
-  gate (coverage); are outputs equal to the bit alone and together (outputs); what do calls of a
-  critical process cost next to a parked one (parked)
-programs: programs that Sluice was not tuned on, against the same without Sluice
-llm: a real LLM server next to training and offline generation
-serve: the model server: its schedulers, the server next to training, and its cost
+programs   programs that Sluice was not tuned on, against the same without Sluice
+llm        a real LLM server next to training and offline generation
+serve      the model server: its schedulers, training next to it, its cost
+published  the pair of FasterRCNN models of docs/results/published-experiment.md
+  published  under every policy
+  large      the same with a best-effort job that fills the queue
+  python     serve.py and train.py of the examples, time-sliced and under MPS
+checks     is every launch gated, and every output right?
+  coverage   does every launch pass the gate: TorchScript, AOTInductor, CUDA graphs, eager and compiled Python
+  outputs    are outputs equal to the bit alone and together
+  parked     what do calls of a critical process cost next to a parked one
 
 Exit codes: 0; 1 a cell failed (the same command measures it again); 2 wrong usage, or packages missing.
 """
