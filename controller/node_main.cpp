@@ -22,7 +22,7 @@ constexpr const char* kName = "sluice node";
 
 constexpr const char* kExamples = R"(
 Without a site policy, root may ask for priority 255 and everybody else for 0. SIGHUP reads the
-policy again. SLUICE_NODE_DIR names another folder than /run/sluice. docs/guide/users.md tells how
+policy again. SLUICE_NODE_DIR names another folder than /run/sluice. docs/guide/users.md says how
 to run it as a service.
 
 Examples:
