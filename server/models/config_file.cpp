@@ -96,7 +96,7 @@ std::optional<std::vector<Number>> parse_numbers(const std::string& text, Number
 /// `cuda`, `cpu`, `sim`, or the kind with indices: `cuda:0,1`.
 std::string set_device(ModelConfig& model, const std::string& text) {
   const std::string allowed = "cuda, cuda:N, cuda:N,M, the same with sim, or cpu";
-  constexpr int kMost = 63;
+  constexpr int kMost = 31;  // jobs are announced on no other: sluice_job_begin_on()
   const std::size_t colon = text.find(':');
   model.device = text.substr(0, colon);
   const bool gpu = model.device == "cuda" || model.device == "sim";

@@ -83,6 +83,14 @@ TrainerMemory TrainerSlot::memory() {
   return {shm::memory_of(board_->board(), trainer_), true};
 }
 
+std::string_view TrainerSlot::why_not_attached() {
+  if (find()) return "";
+  if (pid_ == 0) return "no trainer runs";
+  if (!board_) return "no controller has made the session, or this user may not write to its board";
+  if (trainer_.slot < 0) return "the trainer has not used the GPU yet, or it is outside Sluice";
+  return "no model of the server is on the trainer's GPU";
+}
+
 MemoryUse TrainerSlot::memory_use() {
   MemoryUse out;
   if (!has_board()) return out;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "server/training/trainer.hpp"
 #include "shm/mapping.hpp"
@@ -23,6 +24,8 @@ class TrainerSlot {
   void follow(pid_t pid);
 
   [[nodiscard]] TrainerMemory memory();
+  /// Why memory() says that none is attached; empty if one is.
+  [[nodiscard]] std::string_view why_not_attached();
   [[nodiscard]] MemoryUse memory_use();
   void set_grant(std::uint64_t bytes);
   /// Returns the epoch, or 0 if the order cannot be given.

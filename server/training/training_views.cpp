@@ -24,7 +24,9 @@ nlohmann::json Training::status() const {
   if (process_) out["pid"] = process_->pid();
   const TrainerMemory memory = slot_.memory();
   out["attached"] = memory.attached;
-  if (memory.attached) {
+  if (!memory.attached) {
+    out["why"] = slot_.why_not_attached();
+  } else {
     out["obeys"] = memory.obeys;
     out["held_bytes"] = memory.held;
     out["limited"] = memory.grant != shm::kNoLimit;

@@ -102,7 +102,7 @@ TEST_F(ConfigFile, NamesFileLineAndWhatIsAllowed) {
   EXPECT_THAT(fault("m\n path p\n batch-size -1\n"), HasSubstr("found '-1'"));
   EXPECT_THAT(fault("m\n path p\n slo-ms nan\n"), HasSubstr("found 'nan'"));
   EXPECT_THAT(fault("m\n path p\n device gpu\n"), HasSubstr("allowed: cuda, cuda:N"));
-  for (const char* bad : {"cuda:", "cuda:x", "cuda:0,", "cuda:-1", "cuda:64", "cpu:0", "sim:0;1"}) {
+  for (const char* bad : {"cuda:", "cuda:x", "cuda:0,", "cuda:-1", "cuda:32", "cpu:0", "sim:0;1"}) {
     EXPECT_THAT(fault(std::string("m\n path p\n device ") + bad + "\n"),
                 HasSubstr(std::string(":3: device: found '") + bad + "', allowed: cuda"));
   }

@@ -2,6 +2,7 @@
 // reaches it; and orders to a program that is not the trainer.
 #include "server/training/trainer_slot.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -11,6 +12,8 @@
 
 namespace sluice::server::training {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr std::uint64_t kMs = 1'000'000;
 
@@ -41,10 +44,13 @@ class TrainerSlotTest : public testing::Test {
 
 TEST_F(TrainerSlotTest, FindsTheProcessThatWasStarted) {
   const Process program({"/bin/sleep", "60"}, {});
+  EXPECT_THAT(slot_.why_not_attached(), HasSubstr("no trainer"));
   slot_.follow(program.pid());
   EXPECT_FALSE(slot_.memory().attached);
+  EXPECT_THAT(slot_.why_not_attached(), HasSubstr("has not used the GPU"));
   add(1, program.pid(), 10);
   EXPECT_TRUE(slot_.memory().attached);
+  EXPECT_EQ(slot_.why_not_attached(), "");
   EXPECT_EQ(slot_.memory().held, 10U);
   slot_.follow(0);
   EXPECT_FALSE(slot_.memory().attached);
@@ -86,6 +92,7 @@ TEST_F(TrainerSlotTest, TheBrokerIsTheClientOfTheTrainersDevice) {
   slot_.follow(program.pid());
   add(1, program.pid(), 10, 4);
   EXPECT_EQ(slot_.order(shm::MemoryOrder::kSleep), 0U) << "this process is not there";
+  EXPECT_THAT(slot_.why_not_attached(), HasSubstr("no model of the server"));
   add(2, getpid(), 500, 4);
   add(3, 1, 7, 4);
   add(4, 1, 9, 5);
