@@ -72,8 +72,9 @@ def _send(engine: Engine, client: _Client) -> None:
         os._exit(1)  # the other threads wait for what does not come
 
 
-def serve(commands, path: str, setting: Setting) -> None:
-    engine, client = Engine(setting), _Client()
+def serve(commands, path: str, engine) -> None:
+    """engine: an Engine, or what has its add(), cancel(), outputs() and graphs()."""
+    client = _Client()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
@@ -92,7 +93,7 @@ def main() -> int:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--tiny", action="store_true")
     options = parser.parse_args()
-    return run_program(lambda commands: serve(commands, options.socket, Setting(options.device, options.tiny)))
+    return run_program(lambda commands: serve(commands, options.socket, Engine(Setting(options.device, options.tiny))))
 
 
 if __name__ == "__main__":

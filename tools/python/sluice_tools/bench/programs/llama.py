@@ -9,7 +9,8 @@ from sluice_tools.bench.programs.torch_work import begin, marked
 VOCABULARY, TINY_VOCABULARY = 128256, 512
 
 
-def _config(setting: Setting, width: int, layers: int) -> LlamaConfig:
+def configuration(setting: Setting, width: int = 2048, layers: int = 16) -> LlamaConfig:
+    """By default of the shape of Llama 3.2 1B."""
     width, layers = setting.size((width, layers), (64, 2))
     return LlamaConfig(
         hidden_size=width,
@@ -29,7 +30,7 @@ def model(setting: Setting, width: int = 2048, layers: int = 16) -> LlamaForCaus
     torch.set_default_dtype(torch.bfloat16 if setting.gpu else torch.float32)
     try:
         with torch.device(setting.device):
-            return LlamaForCausalLM(_config(setting, width, layers)).eval()
+            return LlamaForCausalLM(configuration(setting, width, layers)).eval()
     finally:
         torch.set_default_dtype(before)
 
