@@ -1,3 +1,4 @@
+#include <absl/synchronization/mutex.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <grpcpp/create_channel.h>
@@ -321,7 +322,12 @@ class GrpcClient final : public Client {
 
 }  // namespace
 
+void switch_off_lock_graph() {
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+}
+
 std::unique_ptr<Client> connect_grpc(const ClientOptions& options) {
+  switch_off_lock_graph();
   return std::make_unique<GrpcClient>(options);
 }
 

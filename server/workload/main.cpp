@@ -10,6 +10,7 @@
 #include "base/command_line.hpp"
 #include "base/output.hpp"
 #include "base/signal_fd.hpp"
+#include "server/workload/empty_server.hpp"
 #include "server/workload/inputs.hpp"
 #include "server/workload/load.hpp"
 #include "server/workload/plan.hpp"
@@ -186,6 +187,7 @@ std::uint64_t write_report(Report& report, const std::vector<Worker>& workers,
 int run(int argc, char** argv) {
   Options options;
   if (const auto exit_code = parse_workload_options(argc, argv, options)) return *exit_code;
+  if (options.empty_server) run_empty_server(*options.empty_server);
   const std::vector<Worker> workers = options.infer ? plan(options) : std::vector<Worker>{};
   if (options.random_dynamic_poisson) say(describe_benchmark(workers));
   // Before the threads of the client, which must not get the signals.

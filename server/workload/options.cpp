@@ -151,6 +151,11 @@ void add_requests(CLI::App& app, Options& options, Text& text) {
   add("--slo-ms", options.slo_ms, "The deadline of each request, after its due time")
       ->type_name("MS")
       ->check(base::number(0.001, 1e9));
+  add("--empty-server", options.empty_server,
+      "Send nothing; be a server that answers so many bytes at once, and print its ports. What the "
+      "client measures with it is its own time")
+      ->type_name("BYTES")
+      ->check(base::whole_number(0, 1'000'000'000));
 }
 
 void add_output(CLI::App& app, Options& options) {
@@ -171,6 +176,7 @@ void add_output(CLI::App& app, Options& options) {
 }
 
 void check(const Options& options) {
+  if (options.empty_server) return;
   if (!options.infer && options.train_models.empty()) {
     throw base::UsageError("--no-infer: nothing to do without --train-model LIST");
   }

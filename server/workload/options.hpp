@@ -38,6 +38,8 @@ struct Options {
   std::optional<double> announce_ms;
   std::optional<double> slo_ms;
 
+  std::optional<std::size_t> empty_server;  ///< Bytes of its answers.
+
   std::string log_file;
   std::string csv_file;
   int verbose = 0;

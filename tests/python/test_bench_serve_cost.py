@@ -71,6 +71,7 @@ def test_both_servers_get_the_same_bytes():
         ours, theirs = subject.requests(None), subject.requests(peer)
         assert ours.values and 4 * ours.values == size and theirs.values == ours.values
         assert (ours.model, ours.input, theirs.model, theirs.input) == ("dummy", "input0", "echo", "INPUT0")
+        assert 4 * subject.sent == 4 * subject.answered == size, "the empty server gets and gives the same"
 
 
 def test_requests_are_shared_by_the_connections():
@@ -92,28 +93,36 @@ def measured(lines: Lines, server: str, concurrency: int, per_s: float, repeat: 
 
 def test_the_goals_are_judged(tmp_path):
     lines = Lines(tmp_path / cost.FILE)
-    measured(lines, cost_report.SLUICE, 1, 500, receive_ms=0.4)
-    measured(lines, cost_report.TRITON, 1, 400, backend="torch_script")
+    measured(lines, cost_report.SLUICE, 1, 500, receive_ms=0.3)
+    measured(lines, cost_report.TRITON, 1, 400, mean_ms=2.2, backend="torch_script")
     text = "\n".join(cost.tables(tmp_path))
-    assert "| 1 | sluice serve | 1.900 | 3.000 | 500 | 0.400 | 1.0 | 1.500 | 0.400 | 0.500 | 0.100 |" in text
-    assert "| 1 | tritonserver | 1.900 | 3.000 | 400 | 0.400 | 1.0 | 1.500 | - | 0.500 | - |" in text
+    assert "| 1 | sluice serve | 1.900 | 3.000 | 500 | 0.400 | 1.0 | 1.500 | 0.300 | 0.500 | - |" in text
+    assert "beyond computing" not in text, "without the empty server nothing is known of our own time"
+
+    measured(lines, cost_report.EMPTY, 1, 2500, mean_ms=0.4, batch=None, compute_ms=None, processor_s_per_1000=None)
+    measured(lines, cost_report.EMPTY, 64, 9000, mean_ms=1.0, batch=None, compute_ms=None, processor_s_per_1000=None)
+    text = "\n".join(cost.tables(tmp_path))
+    assert "| 1 | sluice serve | 1.900 | 3.000 | 500 | 0.400 | 1.0 | 1.500 | 0.300 | 0.500 | 0.100 |" in text
+    assert "| 1 | tritonserver | 1.900 | 3.000 | 400 | 0.400 | 1.0 | 1.500 | - | 0.700 | 0.300 |" in text
+    assert "| 1 | empty server | 1.900 | 3.000 | 2500 | - | - | - | - | - | - |" in text
     assert "tritonserver: Python backend with PyTorch" in text
-    assert "0.100 ms beyond computing and receiving; the goal of 0.15 holds." in text
+    assert "0.100 ms beyond computing and the empty server; the goal of 0.15 holds." in text
     assert "1.25 to 1.25 times tritonserver's requests/s; the goal of 1 holds." in text
 
     measured(lines, cost_report.SLUICE, 64, 900)
     measured(lines, cost_report.TRITON, 64, 1000, backend="torch_script")
     for repeat in (2, 3):
-        measured(lines, cost_report.SLUICE, 1, 450 + repeat, repeat, receive_ms=0.2)
+        measured(lines, cost_report.SLUICE, 1, 450 + repeat, repeat, mean_ms=2.2)
     text = "\n".join(cost.tables(tmp_path))
-    assert "0.300 ms beyond computing and receiving; the goal of 0.15 is missed." in text
+    assert "0.300 ms beyond computing and the empty server; the goal of 0.15 is missed." in text
     assert "0.90 to 1.13 times tritonserver's requests/s; the goal of 1 is missed (64 outstanding: 0.90)." in text
     assert "| 453 [452-500] |" in text
 
 
 def test_an_answer_of_600_kb_is_not_judged_by_the_goal(tmp_path):
     lines = Lines(tmp_path / cost.FILE)
-    measured(lines, cost_report.SLUICE, 1, 500, receive_ms=0.0, echo=True)
+    measured(lines, cost_report.SLUICE, 1, 500, echo=True)
+    measured(lines, cost_report.EMPTY, 1, 2500, mean_ms=0.1, echo=True)
     assert "goal" not in "\n".join(cost.tables(tmp_path))
 
 
@@ -131,15 +140,23 @@ def test_without_tritonserver_our_server_is_measured(tmp_path, monkeypatch, caps
     assert "no tritonserver, so only sluice serve is measured" in said.err
     assert "no perf_analyzer here" in said.err
     rows = Lines(tmp_path / cost.FILE).rows
-    assert [(row["subject"], row["concurrency"]) for row in rows] == [
-        (subject.name, concurrency) for subject in cost._DUMMIES for concurrency in cost._TINY
+    of_each = [
+        (subject.name, client, concurrency)
+        for subject in cost._DUMMIES
+        for client in cost_report.OWN_CLIENTS
+        for concurrency in cost._TINY
     ]
+    assert [(row["subject"], row["client"], row["concurrency"]) for row in rows] == 2 * of_each
     for row in rows:
-        assert row["jobs"] > 20 and row["per_s"] > 0 and row["p50_ms"] > 0 and row["processor_s_per_1000"] > 0
-        assert row["batch"] >= 1 and row["receive_ms"] > 0
-    small, large = (row for row in rows if row["concurrency"] == 1)
-    assert large["processor_s_per_1000"] > small["processor_s_per_1000"]
-    assert "### echo, 600 KB, hybrid_workload" in said.out
+        assert row["jobs"] > 20 and row["per_s"] > 0 and row["p50_ms"] > 0
+    empty, ours = rows[: len(of_each)], rows[len(of_each) :]
+    assert {row["mode"] for row in empty} == {cost_report.EMPTY}
+    for row in ours:
+        assert row["batch"] >= 1 and row["receive_ms"] > 0 and row["processor_s_per_1000"] > 0
+    for one in (empty, ours):
+        assert one[4]["mean_ms"] > one[0]["mean_ms"], "600 KB take longer than 1 KB"
+    assert ours[4]["processor_s_per_1000"] > ours[0]["processor_s_per_1000"]
+    assert "### echo, 600 KB, hybrid_workload over HTTP" in said.out
 
 
 @pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="needs a build of Sluice")

@@ -22,7 +22,7 @@ parts:
   order     six schedulers, five models, batches of 16, load from 0.5 to 1.1 (about 4 min)
   training  one model next to a training program: bare, gated, announced, with a target (about 2 min)
   colocate  64 models and a training job: all modes, MPS, static partitions (about 5 min a load)
-  cost      the server itself, next to tritonserver with the same models (about 3 min)
+  cost      the server itself, next to tritonserver with the same models (about 5 min)
 
 examples:
   sluice bench serve                                  all parts, on GPU 0

@@ -22,6 +22,7 @@ class Load:
     model: str
     words: tuple
     seconds: float
+    http: bool = False
 
 
 def poisson(model: str, gap_ms: float, seconds: float, seed: int, batch: int = 1, law: str = "poisson", *more) -> Load:
@@ -42,7 +43,7 @@ def send(setting: Setting, server: Server, loads: list[Load]) -> dict[str, dict]
 
 
 def send_all(setting: Setting, server, loads: list[Load]) -> list[dict]:
-    """The same for several clients of one model, and for any server with `port` and `check`. Gives the report of each
+    """The same for several clients of one model, and for any server with `port`, `http_port` and `check`. Gives the report of each
     load."""
     started = [(load, _start(setting, server, load)) for load in loads]
     try:
@@ -58,7 +59,8 @@ def send_all(setting: Setting, server, loads: list[Load]) -> list[dict]:
 
 
 def _start(setting: Setting, server, load: Load) -> subprocess.Popen:
-    command = [setting.sluice, "hybrid_workload", "-p", server.port, "--infer-model", load.model, "--json"]
+    port = ("--http", "-p", server.http_port) if load.http else ("-p", server.port)
+    command = [setting.sluice, "hybrid_workload", *port, "--infer-model", load.model, "--json"]
     command += ["-d", f"{load.seconds:g}", *load.words]
     return subprocess.Popen(
         [str(word) for word in command],

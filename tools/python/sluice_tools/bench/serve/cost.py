@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sluice_tools.bench.serve import cost_report, counters, peers, store
+from sluice_tools.bench.serve import cost_report, counters, empty, peers, store
 from sluice_tools.bench.serve.cost_clients import Requests, closed_loop, perf_analyzer, perf_analyzer_command
 from sluice_tools.bench.serve.lines import Lines, machine_of, measure
 from sluice_tools.bench.serve.server import serving
@@ -16,7 +16,7 @@ from sluice_tools.measure.sitting import Group
 
 FILE = "cost.jsonl"
 CONCURRENCY = (1, 2, 4, 8, 16, 32, 64)
-_ANALYZED = (1, 8, 64)  # by perf_analyzer too
+_ANALYZED = (1, 8, 64)  # by perf_analyzer too; with the empty server
 _TINY = (1, 4)
 _SHARE = 0.5  # of --seconds: there are many cells, with thousands of requests each
 _ITEMS = 8  # the most of an execution, for both servers
@@ -27,11 +27,13 @@ _TINY_NAME = "resnet18"
 
 @dataclass(frozen=True)
 class _Subject:
-    """What is asked of both servers; it has another name and other tensors on each."""
+    """What is asked of the servers; it has another name and other tensors on each."""
 
     name: str
     model: str  # in the store, or dummy
     values: int | None  # in an input, if the model takes any number
+    sent: int  # values in an input
+    answered: int  # values in an output
 
     def requests(self, peer: peers.PeerModel | None) -> Requests:
         if peer:
@@ -39,13 +41,21 @@ class _Subject:
         return Requests(self.model, "input0", self.values)
 
 
-_DUMMIES = (_Subject("echo, 1 KB", "dummy", 256), _Subject("echo, 600 KB", "dummy", 150_000))
+_DUMMIES = (
+    _Subject("echo, 1 KB", "dummy", 256, 256, 256),
+    _Subject("echo, 600 KB", "dummy", 150_000, 150_000, 150_000),
+)
 
 
 def _models(setting: Setting) -> tuple[tuple[_Subject, ...], ...]:
     """What is asked of each model, model by model."""
     name = _TINY_NAME if setting.tiny else _NAME
-    return _DUMMIES, (_Subject(f"{name}, batch 1", name, None),)
+    return _DUMMIES, (_Subject(f"{name}, batch 1", name, None, 3 * _side(setting) ** 2, 1000),)
+
+
+def _side(setting: Setting) -> int:
+    """Of an image."""
+    return store.SIDE if setting.tiny else 224
 
 
 def run(setting: Setting) -> int:
@@ -61,6 +71,12 @@ def run(setting: Setting) -> int:
         for subjects in _models(setting)
         for peer in ((False, True) if found else (False,))
     ]
+    groups[:0] = [
+        _empty_group(setting, subject, repeat)
+        for repeat in range(1, setting.repeats + 1)
+        for subjects in _models(setting)
+        for subject in subjects
+    ]
     return measure(setting, Lines(setting.out / FILE), groups, machine_of(setting), cost_report.one_line)
 
 
@@ -72,7 +88,7 @@ def _group(
     setting: Setting, found: peers.Installation | None, subjects: tuple, repeat: int, analyzer: list[str]
 ) -> Group:
     """All cells of one server with one model."""
-    seconds = min(setting.seconds, 1.0) if setting.tiny else _SHARE * setting.seconds
+    seconds = _seconds(setting)
     server_name = cost_report.TRITON if found else cost_report.SLUICE
     planned = {
         Cell(subject.name, server_name, cost_report.cell_name(client, concurrency), repeat, seconds + 0.5): (
@@ -101,7 +117,8 @@ def _group(
                 if client == cost_report.ANALYZER:
                     figures = perf_analyzer(analyzer, server, requests, concurrency, seconds)
                 else:
-                    figures = closed_loop(setting, server, requests, concurrency, seconds)
+                    http = client == cost_report.OVER_HTTP
+                    figures = closed_loop(setting, server, requests, concurrency, seconds, http)
                 server.check()
                 counted = counters.read(server, requests.model).since(before)
                 how = {"client": client, "concurrency": concurrency, "echo": requests.values is not None}
@@ -112,8 +129,41 @@ def _group(
     return Group(list(planned), opened)
 
 
+def _empty_group(setting: Setting, subject: _Subject, repeat: int) -> Group:
+    """The same requests, answered by a server that does nothing."""
+    seconds = _seconds(setting)
+    planned = {
+        Cell(subject.name, cost_report.EMPTY, cost_report.cell_name(client, concurrency), repeat, seconds + 0.5): (
+            client,
+            concurrency,
+        )
+        for client in cost_report.OWN_CLIENTS
+        for concurrency in (_TINY if setting.tiny else _ANALYZED)
+    }
+    requests = Requests("empty", "input0", subject.sent)
+
+    @contextlib.contextmanager
+    def opened() -> Iterator[Callable[[Cell], list[dict]]]:
+        with empty.running(setting, 4 * subject.answered) as server:
+
+            def measured(cell: Cell) -> list[dict]:
+                client, concurrency = planned[cell]
+                http = client == cost_report.OVER_HTTP
+                figures = closed_loop(setting, server, requests, concurrency, seconds, http)
+                how = {"client": client, "concurrency": concurrency, "echo": subject.values is not None}
+                return [figures | how | {"backend": ""}]
+
+            yield measured
+
+    return Group(list(planned), opened)
+
+
+def _seconds(setting: Setting) -> float:
+    return min(setting.seconds, 1.0) if setting.tiny else _SHARE * setting.seconds
+
+
 def _clients(setting: Setting, analyzer: list[str]) -> dict[str, tuple]:
-    own = {cost_report.WORKLOAD: _TINY if setting.tiny else CONCURRENCY}
+    own = dict.fromkeys(cost_report.OWN_CLIENTS, _TINY if setting.tiny else CONCURRENCY)
     if not analyzer:
         return own
     return own | {cost_report.ANALYZER: _TINY[:1] if setting.tiny else _ANALYZED}
@@ -138,7 +188,7 @@ def _peer_model(setting: Setting, found: peers.Installation, model: str) -> peer
     if model == "dummy":
         backend = "identity" if found.has_identity else "echo"
         return peers.PeerModel("echo", backend, _ITEMS, ("INPUT0", (-1,)), ("OUTPUT0", (-1,)))
-    side = store.SIDE if setting.tiny else 224
+    side = _side(setting)
     parameters = (("file", str(setting.store / model / "model.pt")), ("device", "cpu" if setting.tiny else "cuda"))
     return peers.PeerModel(
         model,

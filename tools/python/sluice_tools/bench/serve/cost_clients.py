@@ -29,14 +29,16 @@ class Requests:
     values: int | None
 
 
-def closed_loop(setting: Setting, server, requests: Requests, concurrency: int, seconds: float) -> dict:
+def closed_loop(
+    setting: Setting, server, requests: Requests, concurrency: int, seconds: float, http: bool = False
+) -> dict:
     """Figures of `concurrency` requests that are always outstanding, by hybrid_workload. Raises RuntimeError."""
     processes = min(concurrency, _CONNECTIONS)
     words = ("--dim", requests.values) if requests.values else ()
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
         files = [Path(folder) / f"{number}.csv" for number in range(processes)]
         loads = [
-            Load(requests.model, ("-c", _part(concurrency, processes, number), "--csv", file, *words), seconds)
+            Load(requests.model, ("-c", _part(concurrency, processes, number), "--csv", file, *words), seconds, http)
             for number, file in enumerate(files)
         ]
         reports = send_all(setting, server, loads)
