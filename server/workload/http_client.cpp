@@ -33,6 +33,7 @@ using nlohmann::json;
 
 constexpr const char* kJsonBytes = "Inference-Header-Content-Length";
 constexpr std::chrono::seconds kMetadataLimit{10};
+constexpr std::size_t kReadBytes = 1 << 16;
 
 Code to_code(unsigned status) {
   switch (status) {
@@ -119,7 +120,10 @@ std::optional<Output> first_output(const Response& response) {
 
 /// A connection and what its operations refer to until they have completed.
 struct Connection {
-  explicit Connection(asio::io_context& context) : socket(context) {}
+  explicit Connection(asio::io_context& context) : socket(context) {
+    // Beast reads as much at once as there is room for: without this, 512 bytes.
+    buffer.reserve(kReadBytes);
+  }
   void close() {
     error_code ignored;
     socket.close(ignored);
