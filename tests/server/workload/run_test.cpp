@@ -192,6 +192,28 @@ TEST(Run, CtrlCDoesNotWaitForAnswers) {
   EXPECT_EQ(got.out, "[InferWorker TRACE stuck] no inference record\n");
 }
 
+TEST(Run, AnEmptyServerAnswersOverBothProtocols) {
+  const Args program{SLUICE_TEST_PROGRAM, "hybrid_workload"};
+  auto of_program = [&](Args args) {
+    args.insert(args.begin(), program.begin(), program.end());
+    return args;
+  };
+  Process server(of_program({"--empty-server", "8"}));
+  const json ports = json::parse(server.read_line());
+  for (const char* protocol : {"grpc", "http"}) {
+    Args args{"-p", ports[protocol + std::string("_port")].dump(), "--infer-model", "any"};
+    if (protocol == std::string("http")) args.emplace_back("--http");
+    // More than a socket takes at once.
+    const Args more{"--dim", "500000", "--count", "20", "-c", "3", "--show-result", "2"};
+    args.insert(args.end(), more.begin(), more.end());
+    const base::Captured got = Process(of_program(args)).finish();
+    EXPECT_EQ(got.exit_code, 0) << protocol << got.err;
+    EXPECT_THAT(got.out, HasSubstr("numel 2 result[:2] : 0 0 "));
+    EXPECT_THAT(got.out, HasSubstr("| cnt: 20 "));
+  }
+  server.signal(SIGTERM);
+}
+
 TEST(Run, NoServerIsOneLine) {
   const base::Captured got =
       Process({SLUICE_TEST_PROGRAM, "hybrid_workload", "--infer-model", "m", "-p", "1"}).finish();

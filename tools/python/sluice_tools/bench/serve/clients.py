@@ -43,8 +43,8 @@ def send(setting: Setting, server: Server, loads: list[Load]) -> dict[str, dict]
 
 
 def send_all(setting: Setting, server, loads: list[Load]) -> list[dict]:
-    """The same for several clients of one model, and for any server with `port`, `http_port` and `check`. Gives the report of each
-    load."""
+    """The same for several clients of one model, and for any server with `port`, `http_port` and `check`. Gives the
+    report of each load."""
     started = [(load, _start(setting, server, load)) for load in loads]
     try:
         return [_report(load, process) for load, process in started]

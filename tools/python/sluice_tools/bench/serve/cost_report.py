@@ -22,8 +22,8 @@ _LEGEND = (
     "Closed loop on the same machine; both servers join up to 8 requests. CPU: processor time of all "
     "processes of the server. Means by the servers' own counters: batch, items of an execution; compute, with the "
     "copies of inputs and outputs; receive, from the headers until the request is complete, parsed and checked (only "
-    "sluice serve counts it). added: mean latency of the client minus compute. own: minus that of the empty server too, "
-    "which only reads the same request and answers as many bytes. The answer of echo is as large as its request."
+    "sluice serve counts it). added: mean latency of the client minus compute. own: minus that of the empty server "
+    "too, which only reads the same request and answers as many bytes. The answer of echo is as large as its request."
 )
 
 
