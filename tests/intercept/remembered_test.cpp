@@ -1,7 +1,11 @@
 // What threads remember of streams, and what makes it void.
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <csignal>
 #include <latch>
 #include <set>
 #include <thread>
@@ -13,6 +17,17 @@
 #include "intercept/hooks/launch.hpp"
 #include "intercept/pacing/launch_count.hpp"
 #include "tests/intercept/own_client.hpp"
+
+namespace {
+
+std::atomic<int> g_asked{0};  ///< How often anybody asked whether a thread is gone.
+
+}  // namespace
+
+extern "C" int tgkill(pid_t process, pid_t thread, int signal) {
+  g_asked.fetch_add(1);
+  return static_cast<int>(syscall(SYS_tgkill, process, thread, signal));
+}
 
 namespace sluice::intercept::test {
 namespace {
@@ -153,6 +168,34 @@ TEST(Marks, OfAThreadThatIsGoneDoNotCount) {
   std::thread([&marks] { marks.enter(); }).join();
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (marks.any() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  EXPECT_FALSE(marks.any());
+}
+
+// Prevents: with many threads in a wait, a wait of one more asks the system about each of them.
+TEST(Marks, OfOthersCostTwoSystemCallsAtMost) {
+  constexpr std::ptrdiff_t kOthers = 16;
+  constexpr int kTimes = 100;
+  ThreadMarks marks;
+  std::latch inside(kOthers + 1);
+  std::latch ending(kOthers + 1);
+  std::vector<std::thread> others;
+  for (std::ptrdiff_t i = 0; i < kOthers; ++i) {
+    others.emplace_back([&] {
+      marks.enter();
+      inside.arrive_and_wait();
+      ending.arrive_and_wait();
+      marks.leave();
+    });
+  }
+  inside.arrive_and_wait();
+  g_asked.store(0);
+  for (int i = 0; i < kTimes; ++i) {
+    marks.enter();
+    marks.leave();
+  }
+  EXPECT_LE(g_asked.load(), 2 * kTimes);
+  ending.arrive_and_wait();
+  for (std::thread& other : others) other.join();
   EXPECT_FALSE(marks.any());
 }
 
