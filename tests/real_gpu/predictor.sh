@@ -2,12 +2,13 @@
 # What `sluice predict` needs a GPU for, in SECONDS (360): the counts of 20 kernels next to those of ncu, the tuners
 # predict and xgb on two networks with three seeds, and new data. Each part goes as far as it can and says what is
 # missing: ncu with the right to read counters, TVM (./x programs, or SLUICE_TVM_PYTHON), NVRTC. The runs of the tuners
-# share all GPUs and processors: 12 runs need 8 GPUs for 6 minutes. Needs bin/, lib/ and libexec/ of a finished ./x build
+# share all GPUs and processors, which they need for minutes each. Needs bin/, lib/ and libexec/ of a finished ./x build
 # (SLUICE_BUILD=build), and no network.
 #
-#   tests/real_gpu/predictor.sh OUT [SECONDS] [PACK...]     PACK: is measured in the time that is left
+#   tests/real_gpu/predictor.sh OUT [SECONDS] [PACK...]     OUT: new. PACK: is measured in the time that is left
 # NETWORKS="resnet-18 bert_base"   TRIALS=64   TUNERS="predict xgb"   SEEDS="0 1 2"   PARTS="counts tuners data"
-# PREDICTOR_DEVICE: of devices.csv (H100). GPUS: how many (all); 1 below `sluice exec --gpu sim`.
+# PREDICTOR_DEVICE: of devices.csv (H100). GPUS: how many (all); 1 below `sluice exec --gpu sim`. JOBS: processes of TVM
+# of a run (its share of the processors).
 set -u
 out=${1:?usage: tests/real_gpu/predictor.sh OUT [SECONDS] [PACK...]}
 seconds=${2:-360}
@@ -24,28 +25,33 @@ left() { echo $((seconds - SECONDS)); }
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | tee "$out/about.txt"
 echo "$gpus GPUs, $(nproc) processors, $seconds s" | tee -a "$out/about.txt"
 
-# A queue of runs for each GPU; predict and xgb of a network and seed come one after the other on the same GPU.
+# A GPU that is free takes the next run of the plan: runs of predict take several times as long. A run is claimed by
+# making its folder.
 tuners() {
-  local number=0 network seed
+  local network seed tuner jobs=${JOBS:-$(($(nproc) / gpus + 1))}
   "$sluice" programs check >/dev/null 2>&1 || { echo "tuners: no TVM (./x programs)"; return; }
   for network in ${NETWORKS:-resnet-18 bert_base}; do
     for seed in ${SEEDS:-0 1 2}; do
       for tuner in ${TUNERS:-predict xgb}; do
-        echo "$((number++ % gpus)) $network $seed $tuner"
+        echo "$network $seed $tuner"
       done
     done
   done >"$out/plan.txt"
   for ((gpu = 0; gpu < gpus; gpu++)); do
-    while read -r _ network seed tuner; do
-      [ "$(left)" -gt 20 ] || { echo "no time is left for $network $tuner, seed $seed"; continue; }
+    while read -r network seed tuner; do
       local name=$network-$tuner-$seed begin=$SECONDS
+      [ "$(left)" -gt 20 ] || break
+      mkdir "$out/$name" 2>/dev/null || continue
       timeout -k 5 "$(left)" "$sluice" opbench run --modelname "$network" --target cuda --tuner "$tuner" \
-        --trials "${TRIALS:-64}" --seed "$seed" --device "$gpu" -j $(($(nproc) / gpus + 1)) --compile-limit-s 5 \
+        --trials "${TRIALS:-64}" --seed "$seed" --device "$gpu" -j "$jobs" --compile-limit-s 5 \
         --predictor-device "${PREDICTOR_DEVICE:-H100}" --out "$out/$name" </dev/null >"$out/$name.txt" 2>"$out/$name.err"
       echo "$name: exit $?, $((SECONDS - begin)) s; $(grep -h '^tuned' "$out/$name.txt" || tail -1 "$out/$name.err")"
-    done < <(grep "^$gpu " "$out/plan.txt") &
+    done <"$out/plan.txt" &
   done
   wait
+  while read -r network seed tuner; do
+    [ -e "$out/$network-$tuner-$seed" ] || echo "no time was left for $network $tuner, seed $seed"
+  done <"$out/plan.txt"
 }
 
 # Packs of one program each, so that the kernels that ncu sees are those of this program.
