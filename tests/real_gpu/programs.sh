@@ -6,7 +6,7 @@
 #
 #   tests/real_gpu/programs.sh OUT [SECONDS] [PACK...]
 # OUT/records.jsonl.xz, the measured packs in OUT/packs.tar.00, .01 (15 MB each; cat OUT/packs.tar.* | tar x), and log.txt.
-# JOBS: packs that are made at once (the processors). PER_TASK=8   BATCHES="2 16"   GPUS: how many (all);
+# JOBS: packs that are made at once (the processors). SEED=200   PER_TASK=8   BATCHES="2 16"   GPUS: how many (all);
 # 1 below `sluice exec --gpu sim`. NEW, OLD: networks instead of those below.
 set -u
 out=${1:?usage: tests/real_gpu/programs.sh OUT [SECONDS] [PACK...]}
@@ -52,7 +52,7 @@ make_pack() { # NETWORK BATCH KIND
   [ "$3" = new ] || tuned=(--tuned "$known")
   # Several of TVM's libraries look for torch and for a GPU; neither is of use here.
   CUDA_VISIBLE_DEVICES="" TVM_FFI_DISABLE_TORCH_C_DLPACK=1 OMP_NUM_THREADS=1 \
-    nice -n 10 timeout -k 5 "$(left)" "$sluice" programs make --models "$1" --batch "$2" --seed 200 \
+    nice -n 10 timeout -k 5 "$(left)" "$sluice" programs make --models "$1" --batch "$2" --seed "${SEED:-200}" \
     --per-task "${PER_TASK:-8}" --no-features --no-spills "${tuned[@]}" -o "$work/making/$name.programs" \
     >"$work/making/$name.txt" 2>&1 || echo "$name: $(tail -1 "$work/making/$name.txt")" >>"$work/left_out.txt"
   [ ! -e "$work/making/$name.programs" ] || mv "$work/making/$name.programs" "$work/ready"
