@@ -4,6 +4,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 
 #include "intercept/driver/process.hpp"
@@ -33,6 +35,8 @@ int take_stripe() noexcept {
     const bool free = owner == 0 || owner == self || ThreadMarks::is_gone(owner);
     if (free && owners[i].compare_exchange_strong(owner, self)) taken = static_cast<int>(i);
   }
+  // What this thread reads from now on is not older than its stripe: others_have_stripes().
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   return taken;
 }
 
@@ -45,7 +49,17 @@ int launch_stripe() noexcept {
   return stripe;
 }
 
+bool others_have_stripes() noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const pid_t self = thread_id();
+  return std::ranges::any_of(g_process.stripe_owners, [self](const std::atomic<pid_t>& owner) {
+    const pid_t thread = owner.load();
+    return thread != 0 && thread != self;
+  });
+}
+
 void order_launch_counts() noexcept {
+  if (!others_have_stripes()) return;
   const int saved_errno = errno;
   // A filter that the program has installed since may refuse it. What a processor has not written
   // after so long, it writes never.

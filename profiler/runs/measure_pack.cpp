@@ -103,7 +103,8 @@ void Measurement::greet(std::size_t gpu) {
                           : fmt::format("{}@{}", device, share["sms"].get<int>())});
   }
   if (shares.empty()) throw base::RunError(where + "none of the shares can be had");
-  if (!shares_.empty() && (arch_ != hello.at("arch").get_ref<const std::string&>() || shares_[0].device != shares[0].device)) {
+  if (!shares_.empty() && (arch_ != hello.at("arch").get_ref<const std::string&>() ||
+                           shares_[0].device != shares[0].device)) {
     throw base::RunError(where + "another type than the first GPU");
   }
   arch_ = hello.at("arch");

@@ -106,7 +106,8 @@ TEST(LaunchRace, ALaunchIsSeenByWhoEndsTheJobOrBeginsOne) {
     place.stream = &stream;
     place.kind = shm::Count::kGated;
     place.exclusive = true;
-    place.counts = &client->slot().entries.front().stripe(0);
+    place.counts =
+        &client->slot().entries.front().stripe(static_cast<std::size_t>(launch_stripe()));
     place.gate = &client->slot().gate;
     place.outranked = &client->slot().outranked;
   };

@@ -115,6 +115,18 @@ TEST(Stripes, ThoseOfEndedThreadsAreGivenOutAgain) {
   }
 }
 
+// Prevents: a program of one thread makes a system call at the end of each job, or one of two
+// threads makes none, so that a launch of the other one is missed.
+TEST(Stripes, AThreadKnowsWhetherOthersHaveOne) {
+  std::thread([] {
+    for (auto& owner : g_process.stripe_owners) owner.store(0);
+    EXPECT_FALSE(others_have_stripes());
+    ASSERT_GE(launch_stripe(), 0);
+    EXPECT_FALSE(others_have_stripes());
+    std::thread([] { EXPECT_TRUE(others_have_stripes()); }).join();
+  }).join();
+}
+
 // Prevents: two threads that add to one word without a lock lose launches.
 TEST(Stripes, LivingThreadsShareNone) {
   constexpr std::size_t kThreads = shm::kLaunchStripes + 4;
