@@ -70,8 +70,7 @@ class Interposer {
   }
   /// The program has learned that some of its work is done.
   void work_may_be_done() noexcept {
-    clients_.hint_end();
-    poller_.poke();
+    if (clients_.hint_end()) poller_.poke();
   }
   /// Writes the counts of Unhooked into every slot.
   void show_unhooked() noexcept;

@@ -187,7 +187,9 @@ CUresult hook(Of<Kind::kWait>, Real real, Args... args) {
   const CUresult result = (*real)(args...);
   // A query that finds nothing done gets no further: this makes a system call.
   if (result != CUDA_SUCCESS) return result;
-  if (Interposer* const self = with_clients()) self->work_may_be_done();
+  Interposer* const self = Interposer::existing();
+  if (self == nullptr || self->clients().end_is_hinted()) return result;
+  if (with_clients() != nullptr) self->work_may_be_done();
   return result;
 }
 

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 
 #include "intercept/driver/process.hpp"
@@ -35,8 +34,6 @@ int take_stripe() noexcept {
     const bool free = owner == 0 || owner == self || ThreadMarks::is_gone(owner);
     if (free && owners[i].compare_exchange_strong(owner, self)) taken = static_cast<int>(i);
   }
-  // What this thread reads from now on is not older than its stripe: others_have_stripes().
-  std::atomic_thread_fence(std::memory_order_seq_cst);
   return taken;
 }
 
@@ -50,7 +47,6 @@ int launch_stripe() noexcept {
 }
 
 bool others_have_stripes() noexcept {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
   const pid_t self = thread_id();
   return std::ranges::any_of(g_process.stripe_owners, [self](const std::atomic<pid_t>& owner) {
     const pid_t thread = owner.load();

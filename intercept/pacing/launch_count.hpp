@@ -7,7 +7,8 @@ namespace sluice::intercept {
 /// thread writes; -1 if all are taken. A thread without a stripe counts with a locked addition.
 [[nodiscard]] int launch_stripe() noexcept;
 /// Whether another thread than the calling one has a stripe. One that takes its first stripe later
-/// sees everything that the caller wrote before this call.
+/// has not read the version yet (both are in one total order), so it sees a change that the caller
+/// has made before.
 [[nodiscard]] bool others_have_stripes() noexcept;
 
 /// Makes every launch that any thread of this process has counted visible to the caller, and
