@@ -13,6 +13,7 @@ using When = CloseLaw::Decision::When;
 
 /// Jobs of which one is a reference.
 constexpr std::uint64_t kSearchPeriod = 2;
+constexpr std::uint64_t kConfirmPeriod = 4;
 constexpr std::uint64_t kHoldPeriod = 16;
 
 double sign(double value) noexcept { return value > 0 ? 1 : value < 0 ? -1 : 0; }
@@ -98,15 +99,20 @@ void CloseLaw::test(Entry& entry, unsigned level, Phase phase) noexcept {
   entry.place = entry.period = 0;
 }
 
-/// A group has one pair of neighbouring jobs, in random order.
+/// A group has one pair of neighbouring jobs, in random order. The tail of a level that is harmless
+/// at the median takes hundreds of pairs: best effort need not wait for them, unless there is
+/// doubt.
 void CloseLaw::begin_group(Entry& entry) noexcept {
   if (entry.reference) remember(entry, *entry.reference);
   entry.reference.reset();
   entry.compared.reset();
   entry.trial = ++trials_;
   entry.place = 0;
-  const bool rests = entry.phase == Phase::kHold && entry.bets.harmful() < kSuspicion;
-  entry.period = rests ? kHoldPeriod : kSearchPeriod;
+  const double harmful = entry.bets.harmful();
+  const bool rests = entry.phase == Phase::kHold && harmful < kSuspicion;
+  const bool goes_well =
+      entry.phase == Phase::kConfirm && harmful < kDoubt && entry.pairs < kMostPairs;
+  entry.period = rests ? kHoldPeriod : goes_well ? kConfirmPeriod : kSearchPeriod;
   const std::uint64_t drawn = draw_.next();
   const std::uint64_t first = (drawn >> 1U) % (entry.period - 1);
   entry.reference_place = first + drawn % 2;

@@ -33,6 +33,8 @@ class CloseLaw {
   static constexpr double kCertain = 500;
   static constexpr double kSuspicion =
       4;  ///< The wealth at which a level at rest is watched closely.
+  /// The same, at a level that is being confirmed.
+  static constexpr double kDoubt = 1.5;
   static constexpr double kMoreLate = 0.01;  ///< Jobs that may be late on top of the references.
   /// A level that is not shown harmless by then is given up: at the median, in the tail.
   static constexpr std::uint64_t kMostPairs = 512;
