@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "intercept/driver/driver_query.hpp"
@@ -9,7 +10,13 @@
 
 namespace sluice::intercept {
 
-bool Sampler::has_events(Pair& pair) noexcept {
+/// The events of the last sample that was taken in are free. `taken`: taken_, read before.
+bool Sampler::has_events(Pair& pair, std::uint32_t taken) noexcept {
+  Pair& idle = pairs_[(taken - 1) % kPairs];
+  if (pair.after == nullptr && idle.after != nullptr) {
+    std::swap(pair.before, idle.before);
+    std::swap(pair.after, idle.after);
+  }
   if (pair.before == nullptr) pair.before = spares_.take();
   if (pair.after == nullptr && pair.before != nullptr) pair.after = spares_.take();
   return pair.after != nullptr;
@@ -38,10 +45,11 @@ bool Sampler::begin(LaunchDuration& duration, CUstream stream, std::uint32_t mos
     return false;
   spoiled_.store(false);
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
-  const bool wanted = made - taken_.load(std::memory_order_acquire) != kPairs;
+  const std::uint32_t taken = taken_.load(std::memory_order_acquire);
+  const bool wanted = made - taken != kPairs;
   const NoCancel whole;
   Pair& pair = pairs_[made % kPairs];
-  const bool begins = wanted && has_events(pair) && record_first(pair, stream);
+  const bool begins = wanted && has_events(pair, taken) && record_first(pair, stream);
   if (begins) {
     duration.begin_sample();
     pair.duration = &duration;
