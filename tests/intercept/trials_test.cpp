@@ -117,7 +117,9 @@ TEST_F(Trials, GatesThatNeedNotCloseStayOpen) {
   EXPECT_EQ(count(kLearning / 2).at_begin, 0) << "nothing is known yet";
   count(kLearning / 2);
   const Open open = count(100);
-  EXPECT_NEAR(open.at_begin, 67, 9) << "one job in two is a reference, then one in four";
+  // One job in two is a reference, and one in four as soon as waits speak for open gates.
+  EXPECT_GE(open.at_begin, 45);
+  EXPECT_LE(open.at_begin, 80);
   EXPECT_EQ(open.in_wait, open.at_begin);
 }
 
