@@ -76,8 +76,8 @@ class Clients {
  public:
   static constexpr int kMost = 32;
 
-  /// The next poll() looks whether jobs have ended, whatever the program launches. False: it does so
-  /// already.
+  /// The next poll() looks whether jobs have ended, whatever the program launches. False: it does
+  /// so already.
   bool hint_end() noexcept { return !hinted_.exchange(true); }
   [[nodiscard]] bool end_is_hinted() const noexcept { return hinted_.load(); }
 
