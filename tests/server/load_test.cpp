@@ -74,7 +74,8 @@ TEST_F(LoadTest, ARequestIsAnsweredAtAnyTimeOfALoad) {
         }
       });
     }
-    for (int i = 0; i < 20; ++i) EXPECT_TRUE(server_->load("a").ok());
+    // Twenty loads may be over before a client has begun.
+    for (int i = 0; i < 20 || answered + lost == 0; ++i) EXPECT_TRUE(server_->load("a").ok());
     loading = false;
   }
   EXPECT_EQ(lost, 0);
