@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 #include "base/clock.hpp"
 #include "intercept/driver/driver_query.hpp"
@@ -10,13 +9,7 @@
 
 namespace sluice::intercept {
 
-/// The events of the last sample that was taken in are free. `taken`: taken_, read before.
-bool Sampler::has_events(Pair& pair, std::uint32_t taken) noexcept {
-  Pair& idle = pairs_[(taken - 1) % kPairs];
-  if (pair.after == nullptr && idle.after != nullptr) {
-    std::swap(pair.before, idle.before);
-    std::swap(pair.after, idle.after);
-  }
+bool Sampler::has_events(Pair& pair) noexcept {
   if (pair.before == nullptr) pair.before = spares_.take();
   if (pair.after == nullptr && pair.before != nullptr) pair.after = spares_.take();
   return pair.after != nullptr;
@@ -45,11 +38,10 @@ bool Sampler::begin(LaunchDuration& duration, CUstream stream, std::uint32_t mos
     return false;
   spoiled_.store(false);
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
-  const std::uint32_t taken = taken_.load(std::memory_order_acquire);
-  const bool wanted = made - taken != kPairs;
+  const bool wanted = made - taken_.load(std::memory_order_acquire) != kPairs;
   const NoCancel whole;
   Pair& pair = pairs_[made % kPairs];
-  const bool begins = wanted && has_events(pair, taken) && record_first(pair, stream);
+  const bool begins = wanted && has_events(pair) && record_first(pair, stream);
   if (begins) {
     duration.begin_sample();
     pair.duration = &duration;

@@ -95,7 +95,7 @@ class Sampler {
   }
   bool spoil() noexcept;
   void end_abandoned() noexcept;
-  [[nodiscard]] bool has_events(Pair& pair, std::uint32_t taken) noexcept;
+  [[nodiscard]] bool has_events(Pair& pair) noexcept;
   [[nodiscard]] static bool record_first(Pair& pair, CUstream stream) noexcept;
   [[nodiscard]] LaunchDuration* collect_one(const Quiet& quiet) noexcept;
   static void take_in(const Pair& pair, const Quiet& quiet) noexcept;

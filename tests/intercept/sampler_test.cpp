@@ -167,16 +167,6 @@ TEST_F(Samples, AnEventWaitsForItsPair) {
   EXPECT_TRUE(g_gpu.events.empty());
 }
 
-// Prevents: a stream that is measured now and then makes 128 events.
-TEST_F(Samples, OneAfterTheOtherNeedsTwoEvents) {
-  std::vector<LaunchDuration> durations(130);
-  for (LaunchDuration& each : durations) {
-    EXPECT_TRUE(launch(each));
-    EXPECT_FALSE(collect());
-  }
-  EXPECT_EQ(g_gpu.made, 2U);
-}
-
 // Prevents: an event of one context recorded in a stream of another, which has the record now.
 TEST_F(Samples, EventsForAStreamThatHasEndedAreNotKept) {
   const std::uint32_t ended = spares_.ended();
