@@ -114,7 +114,6 @@ Stream* Interposer::stream_of(CUstream stream, bool attach_now) {
   Client* client = clients_.of(device);
   if (client == nullptr) client = attach(device);
   if (client == nullptr) return nullptr;
-  client->memory().prepare();
   return streams_.add(key, context, *client, client->pacer());
 }
 

@@ -88,18 +88,9 @@ inline void Pacer::note_known(bool known) noexcept {
 [[gnu::always_inline]] inline bool Pacer::begin_sample(Stream& stream, LaunchDuration* duration,
                                                        CUstream named) noexcept {
   if (client_.learning()) note_known(duration == nullptr || duration->settled());
-  return duration != nullptr && stream.sampler.draws(*duration) &&
-         begin_drawn(stream, *duration, named, 1);
-}
-
-bool Pacer::begin_drawn(Stream& stream, LaunchDuration& kind, CUstream named,
-                        std::uint32_t most) noexcept {
-  if (stream.sampler.begin(kind, named, most)) {
-    stream.sampler.begun_while(client_.others_quiet(), client_.quiet_in_own_job());
-    return true;
-  }
-  if (stream.spares.wanted()) want_events(stream);
-  return false;
+  if (duration == nullptr || !stream.sampler.begin(*duration, named)) return false;
+  stream.sampler.begun_while(client_.others_quiet(), client_.quiet_in_own_job());
+  return true;
 }
 
 /// A launch that another thread gives the same stream meanwhile may take the hot path, so only the
@@ -109,8 +100,8 @@ void Pacer::measure(Stream& stream, CUstream named, const Work& work, std::uint3
   LaunchDuration* const kind = durations_.find(work);
   if (kind == nullptr) return;
   const bool wanted = gpu_time_.add(*kind, launches);
-  if (!wanted || place.sampled != nullptr) return;
-  if (!begin_drawn(stream, *kind, named, Sampler::kAtOnce)) return;
+  if (!wanted || place.sampled != nullptr || !stream.sampler.begin_wanted(*kind, named)) return;
+  stream.sampler.begun_while(client_.others_quiet(), client_.quiet_in_own_job());
   place.sampled = kind;
   place.launches_before = client_.launches();
 }
@@ -204,16 +195,14 @@ inline void Pacer::add_to_account(Stream& stream, std::uint64_t ns, std::uint64_
 /// are queued.
 void Pacer::bound_run_ahead(Stream& stream, const LaunchDuration* duration, CUstream named,
                             const shm::Policy& policy) noexcept {
-  constexpr shm::TraceHold why = shm::TraceHold::kAhead;
   const std::uint64_t bound_ns = policy.ahead_ns();
   const std::uint32_t known = duration == nullptr ? LaunchDuration::kUnbounded : duration->ns();
-  stream.run_ahead.add(known == LaunchDuration::kUnbounded ? bound_ns / 4 : known, bound_ns, named,
-                       [&] { return event_or_wait(stream, why, policy, named); });
+  stream.run_ahead.add(known == LaunchDuration::kUnbounded ? bound_ns / 4 : known, bound_ns, named);
   for (;;) {
     const RunAhead::Wait next = stream.run_ahead.must_wait(bound_ns);
     if (next.event == nullptr) return;
-    const Waited waited =
-        wait(stream, why, policy, [&] { return driver().cuEventQuery(next.event); });
+    const Waited waited = wait(stream, shm::TraceHold::kAhead, policy,
+                               [&] { return driver().cuEventQuery(next.event); });
     if (waited == Waited::kTooLong) return stream.run_ahead.forget_marks();
     if (client_.orders().refuse() || !client_.is_under(policy)) return;
     stream.run_ahead.passed(next);
@@ -305,34 +294,11 @@ void Pacer::put_wait(Entry entry, Stream& stream, CUstream named, bool begins_gr
   if (put && begins_group) stream.launches = 0;
 }
 
-/// Takes no lock: launching threads add streams, and the polling thread takes them all. False if
-/// the stream was added before.
-bool Pacer::add_sampled(Stream& stream) noexcept {
-  if (stream.sampled.exchange(true)) return false;
+/// Takes no lock: launching threads add streams, and the polling thread takes them all.
+void Pacer::add_sampled(Stream& stream) noexcept {
+  if (stream.sampled.exchange(true)) return;
   stream.next_sampled = sampled_.load();
   while (!sampled_.compare_exchange_weak(stream.next_sampled, &stream)) continue;
-  return true;
-}
-
-void Pacer::want_events(Stream& stream) noexcept {
-  if (add_sampled(stream)) poller_.wake();
-}
-
-/// The driver may block until the context's queues have room. A thread that ends a capture or
-/// another stream does not wait for that, because the query names no stream. With the gate closed
-/// they may be full until it opens; a later launch asks again.
-void Pacer::make_events(Stream& stream) noexcept {
-  if (client_.gate_closed()) return;
-  const std::uint32_t ended = stream.spares.ended();
-  const Streams::Names names = streams_.names_of(stream);
-  const DriverQuery query(names.context);
-  // The stream may have ended before the query. If it ends later, the events are not for the next
-  // one.
-  const bool known = query && streams_.find(names.key) == &stream;
-  if (!known || driver().cuCtxPushCurrent_v2(names.context) != CUDA_SUCCESS) return;
-  stream.spares.make(ended);
-  CUcontext popped = nullptr;
-  driver().cuCtxPopCurrent_v2(&popped);
 }
 
 bool Pacer::collect_samples() {
@@ -343,9 +309,7 @@ bool Pacer::collect_samples() {
   for (Stream* at = sampled_.exchange(nullptr); at != nullptr;) {
     Stream& stream = *at;
     at = stream.next_sampled;
-    const bool wants = stream.spares.take_wish();
-    any = any || wants || stream.sampler.under_way();
-    if (wants) make_events(stream);
+    any = any || stream.sampler.under_way();
     const Streams::Names names = streams_.names_of(stream);
     {
       const DriverQuery query(names.context, names.key.handle);
@@ -354,11 +318,8 @@ bool Pacer::collect_samples() {
       if (known) stream.sampler.collect(quiet, measured);
     }
     stream.sampled.store(false);
-    // Looked at after that, so what came meanwhile is seen here or adds the stream.
-    const bool more = stream.sampler.under_way() || stream.spares.wanted();
-    if (!more || !stream.lives.load()) continue;
-    static_cast<void>(add_sampled(stream));
-    any = true;  // nobody wakes the poller for a stream that is in the list
+    // Looked at after that, so a sample that came meanwhile is seen here or adds the stream.
+    if (stream.sampler.under_way() && stream.lives.load()) add_sampled(stream);
   }
   quiet_before_ = now;
   return any;
@@ -391,25 +352,11 @@ CUresult Pacer::ask_group_end(Stream& stream, std::size_t parity, CUevent& event
   return driver().cuEventQuery(event);
 }
 
-/// Until the stream has an event, the launch waits for the end of what is in the stream instead,
-/// like a sync point.
-CUevent Pacer::event_or_wait(Stream& stream, shm::TraceHold why, const shm::Policy& policy,
-                             CUstream named) noexcept {
-  CUevent event = stream.spares.take();
-  if (event != nullptr) return event;
-  wait(stream, why, policy, [&] {
-    event = stream.spares.take();
-    if (event != nullptr) return CUDA_SUCCESS;
-    want_events(stream);
-    return driver().cuStreamQuery(named);
-  });
-  return event;
-}
-
-/// An event is used again for each end. If the stream ends meanwhile, it is left to the context.
-void Pacer::end_group(Stream& stream, const Place& place, CUstream named) noexcept {
+/// The event is made once, in the context of the launch. If the stream ends meanwhile, it is left
+/// to the context.
+void Pacer::end_group(Stream& stream, std::size_t parity, CUstream named) noexcept {
   const NoCancel whole;
-  Stream::GroupEnd& end = stream.group_ends[place.parity()];
+  Stream::GroupEnd& end = stream.group_ends[parity];
   CUevent event = nullptr;
   std::uint32_t ended = 0;
   {
@@ -418,9 +365,7 @@ void Pacer::end_group(Stream& stream, const Place& place, CUstream named) noexce
     event = std::exchange(end.event, nullptr);
     ended = stream.ended;
   }
-  if (event == nullptr) {
-    event = event_or_wait(stream, shm::TraceHold::kEventGroup, place.policy, named);
-  }
+  if (event == nullptr) event = make_event();
   const bool recorded = event != nullptr && driver().cuEventRecord(event, named) == CUDA_SUCCESS;
   const std::lock_guard lock(stream.events);
   if (stream.ended == ended) end = {event, recorded, false};
@@ -431,11 +376,11 @@ void Pacer::after(const Place& place, Stream& stream, CUstream named, CUresult l
     const NoCancel whole;
     const bool alone = place.launches_before == 0 || place.launches_before == client_.launches();
     stream.sampler.end(*place.sampled, named, launched == CUDA_SUCCESS && alone);
-    static_cast<void>(add_sampled(stream));
+    add_sampled(stream);
     poller_.wake();  // after end(), or the poller would find no sample and sleep again
   }
   if (place.number == 0 || !place.ends_group()) return;
-  if (place.policy.kind == PolicyKind::kEvent) end_group(stream, place, named);
+  if (place.policy.kind == PolicyKind::kEvent) end_group(stream, place.parity(), named);
   if (place.policy.kind == PolicyKind::kSync) {
     wait(stream, shm::TraceHold::kSyncPoint, place.policy,
          [&] { return driver().cuStreamQuery(named); });
@@ -445,7 +390,6 @@ void Pacer::after(const Place& place, Stream& stream, CUstream named, CUresult l
 void Pacer::end(Stream& stream, bool gone) noexcept {
   stream.sampler.end_stream(gone);
   stream.run_ahead.end_stream(gone);
-  stream.spares.end_stream(gone);
   no_longer_stuck(stream);
   memory_.arrivals().give_back(stream.arrivals.exchange(-1));
   {

@@ -67,9 +67,8 @@ class Pacer {
 
   /// The learned durations of launches.
   [[nodiscard]] LaunchDurations& durations() noexcept { return durations_; }
-  /// For the polling thread: collects samples, and makes the events that launches want. Returns
-  /// whether there were any of either. Then more will follow soon, and the polling thread should
-  /// look again: waking it costs a launch 2 us.
+  /// For the polling thread: collects samples. Returns whether any were under way. Then more will
+  /// follow soon, and the polling thread should look again: waking it costs a launch 2 us.
   bool collect_samples();
 
   /// Call before the stream is destroyed, or after it was destroyed with its context (`gone`).
@@ -92,8 +91,6 @@ class Pacer {
                      bool held) noexcept;
   [[nodiscard]] bool begin_sample(Stream& stream, LaunchDuration* duration,
                                   CUstream named) noexcept;
-  [[nodiscard]] bool begin_drawn(Stream& stream, LaunchDuration& kind, CUstream named,
-                                 std::uint32_t most) noexcept;
   void note_known(bool known) noexcept;
   void tell_status(const LaunchDuration* duration, std::uint32_t ns, bool graph) noexcept;
   void wait_for_slack(const LaunchDuration* duration, bool graph, CUstream named,
@@ -101,14 +98,10 @@ class Pacer {
 
   void bound_run_ahead(Stream& stream, const LaunchDuration* duration, CUstream named,
                        const shm::Policy& policy) noexcept;
-  [[nodiscard]] bool add_sampled(Stream& stream) noexcept;
-  void want_events(Stream& stream) noexcept;
-  void make_events(Stream& stream) noexcept;
-  [[nodiscard]] CUevent event_or_wait(Stream& stream, shm::TraceHold why, const shm::Policy& policy,
-                                      CUstream named) noexcept;
+  void add_sampled(Stream& stream) noexcept;
   void begin_group(Stream& stream, const Place& place) noexcept;
   static CUresult ask_group_end(Stream& stream, std::size_t parity, CUevent& event) noexcept;
-  void end_group(Stream& stream, const Place& place, CUstream named) noexcept;
+  static void end_group(Stream& stream, std::size_t parity, CUstream named) noexcept;
   template <class Query>
   Waited wait(Stream& stream, shm::TraceHold why, shm::Policy policy, Query query) noexcept;
   template <class Query>

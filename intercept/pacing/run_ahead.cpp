@@ -3,7 +3,21 @@
 #include <algorithm>
 #include <utility>
 
+#include "intercept/driver/driver_query.hpp"
+#include "intercept/driver/threads.hpp"
+
 namespace sluice::intercept {
+
+/// Each event is made once, in the launching context.
+void RunAhead::add(std::uint64_t launch_ns, std::uint64_t bound_ns, CUstream stream) noexcept {
+  const NoCancel whole;
+  std::optional<Marking> marking = begin_mark(launch_ns, bound_ns);
+  if (!marking) return;
+  if (marking->event == nullptr) marking->event = make_event();
+  const bool recorded =
+      marking->event != nullptr && driver().cuEventRecord(marking->event, stream) == CUDA_SUCCESS;
+  end_mark(*marking, recorded);
+}
 
 /// While one thread records a mark, the launches of others are left for the next one.
 std::optional<RunAhead::Marking> RunAhead::begin_mark(std::uint64_t launch_ns,
@@ -24,11 +38,9 @@ void RunAhead::end_mark(const Marking& marking, bool recorded) noexcept {
   marking_ = false;
   Mark& mark = marks_[made_ % kMarks];
   mark.event = marking.event;
-  const bool waited = marking.event == nullptr;  // for what would be in front of the mark
-  if (!recorded && !waited) return;
+  if (!recorded) return;
   mark.ns = std::min(marking.ns, unmarked_ns_);
   unmarked_ns_ -= mark.ns;
-  if (waited) return;
   marked_ns_ += mark.ns;
   ++made_;
 }

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "intercept/driver/driver.hpp"
-#include "intercept/driver/threads.hpp"
 
 namespace sluice::intercept {
 
@@ -16,20 +15,8 @@ namespace sluice::intercept {
 /// Thread-safe. Holds its lock during no driver call: a record may wait for the GPU.
 class RunAhead {
  public:
-  /// For a launch of this duration, before it is given to the stream. May record a mark, whose
-  /// event is that of an earlier one, or `event_for_it()`; null if that waited for the stream
-  /// instead.
-  template <class Event>
-  void add(std::uint64_t launch_ns, std::uint64_t bound_ns, CUstream stream,
-           Event event_for_it) noexcept {
-    const NoCancel whole;
-    std::optional<Marking> marking = begin_mark(launch_ns, bound_ns);
-    if (!marking) return;
-    if (marking->event == nullptr) marking->event = event_for_it();
-    const bool recorded =
-        marking->event != nullptr && driver().cuEventRecord(marking->event, stream) == CUDA_SUCCESS;
-    end_mark(*marking, recorded);
-  }
+  /// For a launch of this duration, before it is given to the stream. May record a mark.
+  void add(std::uint64_t launch_ns, std::uint64_t bound_ns, CUstream stream) noexcept;
 
   /// The event for which the launch must wait before it is given to the stream, and its number;
   /// null if it need not wait. Call passed() when the event has happened, and ask again.

@@ -9,10 +9,15 @@
 
 namespace sluice::intercept {
 
+/// Creates the events of a pair once, because creation is slow and can block in the driver.
 bool Sampler::has_events(Pair& pair) noexcept {
-  if (pair.before == nullptr) pair.before = spares_.take();
-  if (pair.after == nullptr && pair.before != nullptr) pair.after = spares_.take();
-  return pair.after != nullptr;
+  if (pair.after != nullptr) return true;
+  const RelaxedCapture relaxed;
+  if (driver().cuEventCreate(&pair.before, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return false;
+  if (driver().cuEventCreate(&pair.after, CU_EVENT_DEFAULT) == CUDA_SUCCESS) return true;
+  driver().cuEventDestroy_v2(pair.before);
+  pair.before = pair.after = nullptr;
+  return false;
 }
 
 /// The sample that another thread is in contains the caller's launch, too. Always false.
@@ -30,8 +35,7 @@ void Sampler::end_abandoned() noexcept {
   if (inside_.compare_exchange_strong(thread, 0)) duration->end_sample();
 }
 
-bool Sampler::begin(LaunchDuration& duration, CUstream stream, std::uint32_t most) noexcept {
-  if (inside_.load(std::memory_order_relaxed) != 0) return spoil();
+bool Sampler::begin_drawn(LaunchDuration& duration, CUstream stream, std::uint32_t most) noexcept {
   pid_t nobody = 0;
   if (duration.sampled() >= most || ended_.load() ||
       !inside_.compare_exchange_strong(nobody, thread_id()))
@@ -151,8 +155,9 @@ void Sampler::end_stream(bool gone) noexcept {
   }
   if (gone) return;
   for (const Pair& pair : pairs_) {
-    if (pair.before != nullptr) driver().cuEventDestroy_v2(pair.before);
-    if (pair.after != nullptr) driver().cuEventDestroy_v2(pair.after);
+    if (pair.after == nullptr) continue;
+    driver().cuEventDestroy_v2(pair.before);
+    driver().cuEventDestroy_v2(pair.after);
   }
 }
 

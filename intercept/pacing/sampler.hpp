@@ -7,7 +7,6 @@
 
 #include "intercept/driver/driver.hpp"
 #include "intercept/pacing/durations.hpp"
-#include "intercept/pacing/spare_events.hpp"
 
 namespace sluice::intercept {
 
@@ -15,19 +14,17 @@ namespace sluice::intercept {
 /// fill a ring, one at a time, and never wait; the polling thread empties it.
 class Sampler {
  public:
-  explicit Sampler(SpareEvents& spares) noexcept : spares_(spares) {}
-
-  /// Whether the next launch is to be measured.
-  [[nodiscard]] bool draws(const LaunchDuration& duration) noexcept {
+  /// Begins a sample of the next launch if one is wanted and a pair is free. If true, end() must
+  /// follow.
+  [[nodiscard]] bool begin(LaunchDuration& duration, CUstream stream) noexcept {
     if (inside_.load(std::memory_order_relaxed) != 0) return spoil();
-    return draw(duration);
+    return draw(duration) && begin_drawn(duration, stream, 1);
   }
-  /// Drawn launches of a kind under way at once. A deep queue keeps each for long.
-  static constexpr std::uint32_t kAtOnce = 8;
-  /// Begins a sample of the next launch if a pair is free and has events. If true, end() must
-  /// follow. `most`: samples of this kind that may be under way at once, with this one.
-  [[nodiscard]] bool begin(LaunchDuration& duration, CUstream stream,
-                           std::uint32_t most = 1) noexcept;
+  /// The same for a launch that was drawn already.
+  [[nodiscard]] bool begin_wanted(LaunchDuration& duration, CUstream stream) noexcept {
+    if (inside_.load(std::memory_order_relaxed) != 0) return spoil();
+    return begin_drawn(duration, stream, kAtOnce);
+  }
   /// Call between begin() and end(), with fresh values of ClientSlot::others_quiet() and
   /// ClientSlot::quiet_in_own_job().
   void begun_while(std::optional<std::uint64_t> quiet,
@@ -62,6 +59,8 @@ class Sampler {
  private:
   /// Many, because a stream's queue may contain 1000 launches of which each is of an unknown kind.
   static constexpr std::uint32_t kPairs = 64;
+  /// Drawn launches of a kind under way at once. A deep queue keeps each for long.
+  static constexpr std::uint32_t kAtOnce = 8;
   /// Of a known kind, one launch in so many is measured again: kSoon until there is a full set of
   /// samples, then kAgain, because the duration may have changed.
   static constexpr std::uint32_t kSoon = 16;
@@ -93,6 +92,9 @@ class Sampler {
       return false;
     return random < kAll / kAgain || duration.wants_samples();
   }
+  /// `most`: samples of this kind that may be under way at once, with this one.
+  [[nodiscard]] bool begin_drawn(LaunchDuration& duration, CUstream stream,
+                                 std::uint32_t most) noexcept;
   bool spoil() noexcept;
   void end_abandoned() noexcept;
   [[nodiscard]] bool has_events(Pair& pair) noexcept;
@@ -100,7 +102,6 @@ class Sampler {
   [[nodiscard]] LaunchDuration* collect_one(const Quiet& quiet) noexcept;
   static void take_in(const Pair& pair, const Quiet& quiet) noexcept;
 
-  SpareEvents& spares_;
   std::array<Pair, kPairs> pairs_;
   std::atomic<std::uint32_t> made_{0};   ///< Written by the launching threads.
   std::atomic<std::uint32_t> taken_{0};  ///< Written by the polling thread.

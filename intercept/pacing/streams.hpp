@@ -12,7 +12,6 @@
 #include "intercept/driver/driver.hpp"
 #include "intercept/pacing/run_ahead.hpp"
 #include "intercept/pacing/sampler.hpp"
-#include "intercept/pacing/spare_events.hpp"
 #include "shm/policy.hpp"
 
 namespace sluice::intercept {
@@ -101,8 +100,7 @@ struct Stream {
   std::uint32_t ended = 0;               ///< Streams that had this record before.
 
   std::atomic<int> arrivals{-1};  ///< Its index in Arrivals; -1: none yet.
-  SpareEvents spares;
-  Sampler sampler{spares};
+  Sampler sampler;
   std::atomic<bool> sampled{false};  ///< In the list of Pacer::collect_samples().
   Stream* next_sampled = nullptr;
   RunAhead run_ahead;

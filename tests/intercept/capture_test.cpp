@@ -137,9 +137,7 @@ TEST_F(Capturing, AGlobalCaptureSurvivesEventsOfAnotherThread) {
   attach("event:1");
   outrank();
   launch_beside_a_capture(make_stream(), make_stream());
-  // A group that ends before the stream has events is waited for by a query of the stream.
-  EXPECT_GE(fake::count(Id::cuEventQuery) + fake::count(Id::cuStreamQuery), 38U)
-      << "the other thread was to pace";
+  EXPECT_GE(fake::count(Id::cuEventQuery), 38U) << "the other thread was to pace";
 }
 
 TEST_F(Capturing, AGlobalCaptureSurvivesSynchronisingOfAnotherThread) {
@@ -152,9 +150,6 @@ TEST_F(Capturing, AGlobalCaptureSurvivesSynchronisingOfAnotherThread) {
 TEST_F(Capturing, AGlobalCaptureSurvivesTheRegistrationOfTheBoard) {
   attach("device:1");
   outrank();
-  ASSERT_EQ(::cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);  // with the registration
-  ASSERT_FALSE(fake::registered());
-  fake::clear();
   launch_beside_a_capture(make_stream(), make_stream());
   EXPECT_EQ(fake::count(Id::cuMemHostRegister_v2), 1U);
 }

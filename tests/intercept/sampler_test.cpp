@@ -51,24 +51,12 @@ class Samples : public testing::Test {
       return CUDA_SUCCESS;
     };
   }
-  /// Of a launch that finds events, as one does after the first.
-  bool begin(LaunchDuration& of) {
-    if (!sampler_.draws(of)) return false;
-    if (sampler_.begin(of, nullptr)) return true;
-    if (!spares_.take_wish()) return false;
-    spares_.make(spares_.ended());
-    return sampler_.begin(of, nullptr);
-  }
-  void end_stream(bool gone) {
-    sampler_.end_stream(gone);
-    spares_.end_stream(gone);
-  }
   /// Launches of the kind, until one is measured. They are behind work, so that none of the host's
   /// time is in the sample.
   bool launch(LaunchDuration& of, std::optional<std::uint64_t> quiet = 1) {
     g_gpu.done = false;
     bool begun = false;
-    for (int i = 0; i < 1000 && !begun; ++i) begun = begin(of);
+    for (int i = 0; i < 1000 && !begun; ++i) begun = sampler_.begin(of, nullptr);
     if (!begun) return false;
     sampler_.begun_while(quiet);
     sampler_.end(of, nullptr, true);
@@ -80,10 +68,8 @@ class Samples : public testing::Test {
     return sampler_.under_way();
   }
 
-  SpareEvents spares_;
-  Sampler sampler_{spares_};
+  Sampler sampler_;
   LaunchDuration duration_;
-  LaunchDuration other_;
 };
 
 TEST_F(Samples, ALaunchIsMeasured) {
@@ -97,7 +83,7 @@ TEST_F(Samples, ALaunchIsMeasured) {
 // Prevents: a thread that lost the processor between the two records makes a kernel of 50 us one of
 // 10 ms, with a wait in front and behind from then on.
 TEST_F(Samples, WhatMayHoldMuchOfTheHostsTimeIsNone) {
-  ASSERT_TRUE(begin(duration_));
+  ASSERT_TRUE(sampler_.begin(duration_, nullptr));
   std::this_thread::sleep_for(1ms);  // the GPU is idle, and waits for the launch
   sampler_.end(duration_, nullptr, true);
   EXPECT_FALSE(collect());
@@ -109,8 +95,8 @@ TEST_F(Samples, WhatMayHoldMuchOfTheHostsTimeIsNone) {
 TEST_F(Samples, ALaunchInBetweenSpoilsTheSample) {
   LaunchDuration other;
   g_gpu.done = false;
-  ASSERT_TRUE(begin(duration_));
-  EXPECT_FALSE(begin(other));
+  ASSERT_TRUE(sampler_.begin(duration_, nullptr));
+  EXPECT_FALSE(sampler_.begin(other, nullptr));
   sampler_.end(duration_, nullptr, true);
   EXPECT_FALSE(sampler_.under_way());
   EXPECT_TRUE(launch(duration_)) << "the next one is measured";
@@ -122,7 +108,7 @@ TEST_F(Samples, ThatOfACancelledThreadIsGivenUp) {
     pid_t thread = 0;
     std::thread([&] {
       thread = gettid();
-      EXPECT_TRUE(begin(duration_));
+      EXPECT_TRUE(sampler_.begin(duration_, nullptr));
     }).join();
     while (!ThreadMarks::is_gone(thread)) std::this_thread::yield();
   };
@@ -138,7 +124,7 @@ TEST_F(Samples, ThatOfACancelledThreadIsGivenUp) {
 // Prevents: two threads in one sample, because the first is taken for cancelled.
 TEST_F(Samples, ThatOfALivingThreadIsKept) {
   LaunchDuration other;
-  ASSERT_TRUE(begin(duration_));
+  ASSERT_TRUE(sampler_.begin(duration_, nullptr));
   std::thread([&] { EXPECT_FALSE(launch(other)); }).join();
   EXPECT_TRUE(duration_.is_sampled());
 }
@@ -149,40 +135,17 @@ TEST_F(Samples, WhatCouldNotBeRecordedIsNone) {
   EXPECT_FALSE(launch(duration_));
   g_gpu.record = CUDA_SUCCESS;
   g_gpu.done = false;
-  ASSERT_TRUE(begin(duration_));
+  ASSERT_TRUE(sampler_.begin(duration_, nullptr));
   g_gpu.record = CUDA_ERROR_UNKNOWN;
   sampler_.end(duration_, nullptr, true);
   EXPECT_FALSE(sampler_.under_way());
   EXPECT_FALSE(duration_.is_sampled());
 }
 
-TEST_F(Samples, AnEventWaitsForItsPair) {
+TEST_F(Samples, AnEventWithoutItsPairIsNotKept) {
   g_gpu.creations_that_work = 1;
   EXPECT_FALSE(launch(duration_));
-  g_gpu.creations_that_work = 2;
-  EXPECT_TRUE(launch(duration_));
-  g_gpu.creations_that_work = 3;
-  EXPECT_FALSE(launch(other_));
-  end_stream(false);
   EXPECT_TRUE(g_gpu.events.empty());
-}
-
-// Prevents: an event of one context recorded in a stream of another, which has the record now.
-TEST_F(Samples, EventsForAStreamThatHasEndedAreNotKept) {
-  const std::uint32_t ended = spares_.ended();
-  end_stream(false);
-  spares_.make(ended);
-  EXPECT_TRUE(g_gpu.events.empty());
-  EXPECT_EQ(spares_.take(), nullptr);
-}
-
-TEST_F(Samples, AStreamHasAsManySpareEventsAsItNeeds) {
-  spares_.make(0);
-  EXPECT_EQ(g_gpu.events.size(), 2U);
-  spares_.make(0);
-  EXPECT_EQ(g_gpu.events.size(), 6U);
-  for (int i = 0; i < 10; ++i) spares_.make(0);
-  EXPECT_EQ(g_gpu.events.size(), 32U);
 }
 
 // Prevents: a pair used again before its sample was taken in.
@@ -213,15 +176,14 @@ TEST_F(Samples, NextToAnotherClientTheyAreBounds) {
 
 TEST_F(Samples, EventsEndWithTheStream) {
   launch(duration_);
-  end_stream(false);
+  sampler_.end_stream(false);
   EXPECT_TRUE(g_gpu.events.empty());
   EXPECT_FALSE(duration_.is_sampled());
   EXPECT_FALSE(launch(duration_)) << "a launch that comes late";
   sampler_.restart();
   EXPECT_TRUE(launch(duration_)) << "for another stream";
-  const std::size_t living = g_gpu.events.size();
-  end_stream(true);
-  EXPECT_EQ(g_gpu.events.size(), living) << "those of a context that has ended are not touched";
+  sampler_.end_stream(true);
+  EXPECT_EQ(g_gpu.events.size(), 2U) << "those of a context that has ended are not touched";
 }
 
 }  // namespace
