@@ -1,6 +1,5 @@
 #include "server/api/grpc_server.hpp"
 
-#include <absl/synchronization/mutex.h>
 #include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
@@ -23,6 +22,7 @@
 #include "server/api/colserve_service.hpp"
 #include "server/api/infer_call.hpp"
 #include "server/api/kserve_service.hpp"
+#include "server/api/lock_graph.hpp"
 #include "server/api/workers.hpp"
 
 namespace sluice::server::api {
@@ -74,12 +74,6 @@ void silence_libraries() {
   if (std::getenv("GRPC_VERBOSITY") != nullptr) return;
   gpr_set_log_verbosity(static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1));
   google::protobuf::SetLogHandler(nullptr);
-}
-
-/// Debian builds Abseil without NDEBUG, and then each of gRPC's locks is looked up in a graph of
-/// all locks, which finds deadlocks.
-void switch_off_lock_graph() {
-  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 }
 
 /// The published calls under their published name: clients call /ColServe/..., because the

@@ -92,10 +92,6 @@ class Client {
 [[nodiscard]] std::unique_ptr<Client> connect_grpc(const ClientOptions& options);
 [[nodiscard]] std::unique_ptr<Client> connect_http(const ClientOptions& options);
 
-/// Debian builds Abseil without NDEBUG, and then each of gRPC's locks is looked up in a graph of
-/// all locks. That time would be measured too.
-void switch_off_lock_graph();
-
 /// gRPC's name of a code, such as RESOURCE_EXHAUSTED.
 [[nodiscard]] std::string_view to_string(Code code);
 

@@ -20,7 +20,7 @@
 
 #include "base/error.hpp"
 #include "server/api/kserve.grpc.pb.h"
-#include "server/workload/client.hpp"
+#include "server/api/lock_graph.hpp"
 
 namespace sluice::server::workload {
 namespace {

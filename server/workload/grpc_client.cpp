@@ -1,4 +1,3 @@
-#include <absl/synchronization/mutex.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <grpcpp/create_channel.h>
@@ -13,6 +12,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "server/api/kserve.grpc.pb.h"
+#include "server/api/lock_graph.hpp"
 #include "server/workload/client.hpp"
 
 namespace sluice::server::workload {
@@ -321,10 +321,6 @@ class GrpcClient final : public Client {
 };
 
 }  // namespace
-
-void switch_off_lock_graph() {
-  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-}
 
 std::unique_ptr<Client> connect_grpc(const ClientOptions& options) {
   switch_off_lock_graph();

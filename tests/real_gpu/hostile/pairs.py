@@ -1,6 +1,6 @@
 """What Sluice costs a critical program that is alone: each case without and under Sluice, in turns.
 
-usage: pairs.py SLUICE BIN ROUNDS CASE[:ARG]...     ROUNDS: 3 to 8 pairs
+usage: pairs.py SLUICE BIN ROUNDS CASE[:ARG]...     ROUNDS: 2 pairs or more
 """
 
 import math
@@ -8,6 +8,10 @@ import re
 import statistics
 import subprocess
 import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "tools" / "python"))
+from sluice_tools.measure.paired import compare
 
 sluice, binary, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
 
@@ -31,11 +35,10 @@ for case in sys.argv[4:]:
         logs.append(math.log(both["b"] / both["a"]))
         a_all.append(both["a"])
         b_all.append(both["b"])
-    if len(logs) < 3:
+    paired = compare(logs)
+    if paired is None:
         continue
-    m, s = statistics.mean(logs), statistics.stdev(logs) / math.sqrt(len(logs))
-    t = {3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36}[len(logs)]
     extra = (1 / statistics.median(b_all) - 1 / statistics.median(a_all)) * 1e6
-    ratio, least, most = (math.exp(value) for value in (m, m - t * s, m + t * s))
+    ratio, least, most = (math.exp(value) for value in (paired.mean, paired.low, paired.high))
     rates = f"without {statistics.median(a_all):.0f}/s, under {statistics.median(b_all):.0f}/s"
     print(f"{case}: {rates}, ratio {ratio:.3f} ({least:.3f} to {most:.3f}), {extra:+.2f} us each", flush=True)
