@@ -76,7 +76,7 @@ Interposer& Interposer::instance() {
 Interposer::Interposer()
     : config_(read_config()),
       socket_path_(shm::socket_path(config_.session)),
-      poller_("sluice-poll", [this] { return clients_.poll(); }),
+      poller_("sluice-poll", [this] { return poll(); }),
       announcer_("sluice-announce", [this] { return jobs_.step(); }),
       keeper_("sluice-keep", [this] { return keep(); }),
       jobs_(clients_, announcer_),
@@ -114,7 +114,8 @@ Stream* Interposer::stream_of(CUstream stream, bool attach_now) {
   Client* client = clients_.of(device);
   if (client == nullptr) client = attach(device);
   if (client == nullptr) return nullptr;
-  return streams_.add(key, context, *client, client->pacer());
+  client->memory().prepare();
+  return streams_.add(key, context, event_pools_.of(context), *client, client->pacer());
 }
 
 Client* Interposer::client_here(bool attach_now) noexcept {
@@ -322,6 +323,14 @@ Client* Interposer::attach_now(CUdevice device) {
                      << ", priority " << static_cast<int>(attached->priority()) << ", policy "
                      << shm::to_string(attached->policy());
   return attached;
+}
+
+/// While a gate is closed, the driver may block whoever makes an event, until the gate opens.
+Worker::Sleep Interposer::poll() {
+  bool closed = g_process.leaving.load();
+  clients_.for_each([&](Client& client) { closed = closed || client.gate_closed(); });
+  if (!closed) event_pools_.fill();
+  return clients_.poll();
 }
 
 /// In a thread of its own, because the lock of the loader, or of the kernel module, may be held for

@@ -35,6 +35,7 @@ class Interposer {
   [[nodiscard]] const Config& config() const noexcept { return config_; }
   [[nodiscard]] Clients& clients() noexcept { return clients_; }
   [[nodiscard]] Streams& streams() noexcept { return streams_; }
+  [[nodiscard]] EventPools& event_pools() noexcept { return event_pools_; }
   [[nodiscard]] GraphBook& graphs() noexcept { return graphs_; }
   [[nodiscard]] JobBooks& jobs() noexcept { return jobs_; }
   [[nodiscard]] HeldMemory& held_memory() noexcept { return held_memory_; }
@@ -95,6 +96,8 @@ class Interposer {
   /// For an errno of a connection to the controller.
   void refuse_for(int error) noexcept;
 
+  /// A step of the polling thread.
+  Worker::Sleep poll();
   /// A step of the keeper's thread.
   Worker::Sleep keep() noexcept;
 
@@ -112,6 +115,7 @@ class Interposer {
   GraphBook graphs_;
   HeldMemory held_memory_{config_.memory};
   Worker poller_;
+  EventPools event_pools_{poller_};
   Worker announcer_;
   Worker keeper_;
   // Of the keeper's thread.

@@ -29,15 +29,6 @@ class RelaxedCapture {
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
-/// An event of the current context, without a time; null if the driver refuses. It is slow and can
-/// block.
-inline CUevent make_event() noexcept {
-  const RelaxedCapture relaxed;
-  CUevent event = nullptr;
-  const bool made = driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
-  return made ? event : nullptr;
-}
-
 /// A query of a stream that one of our threads has sent to the driver and that is not answered yet.
 /// A query may take long: the driver blocks a query of a stream whose queue is full behind a wait.
 /// So no lock is held during a query. Only a thread that is about to end the stream, its context or
@@ -47,12 +38,15 @@ class DriverQuery {
   /// The object is false, and the driver must not be queried, while a thread of the program holds a
   /// QueryBan about this stream or context, or while two other queries are under way.
   DriverQuery(CUcontext context, CUstream stream) noexcept;
+  /// For a call that is about no stream: only a thread that ends the context waits for it.
+  explicit DriverQuery(CUcontext context) noexcept : DriverQuery(context, kNoStream) {}
   ~DriverQuery();
   DriverQuery(const DriverQuery&) = delete;
   DriverQuery& operator=(const DriverQuery&) = delete;
   explicit operator bool() const noexcept { return note_ != nullptr; }
 
  private:
+  static inline const auto kNoStream = reinterpret_cast<CUstream>(~std::uintptr_t{0});
   QueryNote* note_ = nullptr;
 };
 

@@ -249,6 +249,7 @@ class EndingContext {
     EarlySwitch::forget_context(context_);
     if (self_ == nullptr) return;
     self_->held_memory().context_ended(context_, last_memory_);
+    self_->event_pools().context_ended(context_);
     self_->clients().for_each([this](Client& client) { client.memory().context_ended(context_); });
     end_taken(true);
   }

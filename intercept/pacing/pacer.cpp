@@ -45,6 +45,11 @@ Waited Pacer::wait(Stream& stream, shm::TraceHold why, shm::Policy policy, Query
   return waited;
 }
 
+void Pacer::wait_for_all(Stream& stream, shm::TraceHold why, const shm::Policy& policy,
+                         CUstream named) noexcept {
+  wait(stream, why, policy, [&] { return driver().cuStreamQuery(named); });
+}
+
 template <class Query>
 Waited Pacer::ask_stuck(Stream& stream, Query query) noexcept {
   const RelaxedCapture relaxed;
@@ -88,7 +93,7 @@ inline void Pacer::note_known(bool known) noexcept {
 [[gnu::always_inline]] inline bool Pacer::begin_sample(Stream& stream, LaunchDuration* duration,
                                                        CUstream named) noexcept {
   if (client_.learning()) note_known(duration == nullptr || duration->settled());
-  if (duration == nullptr || !stream.sampler.begin(*duration, named)) return false;
+  if (duration == nullptr || !stream.sampler.begin(*duration, named, *stream.pool)) return false;
   stream.sampler.begun_while(client_.others_quiet(), client_.quiet_in_own_job());
   return true;
 }
@@ -100,7 +105,9 @@ void Pacer::measure(Stream& stream, CUstream named, const Work& work, std::uint3
   LaunchDuration* const kind = durations_.find(work);
   if (kind == nullptr) return;
   const bool wanted = gpu_time_.add(*kind, launches);
-  if (!wanted || place.sampled != nullptr || !stream.sampler.begin_wanted(*kind, named)) return;
+  if (!wanted || place.sampled != nullptr ||
+      !stream.sampler.begin_wanted(*kind, named, *stream.pool))
+    return;
   stream.sampler.begun_while(client_.others_quiet(), client_.quiet_in_own_job());
   place.sampled = kind;
   place.launches_before = client_.launches();
@@ -197,7 +204,11 @@ void Pacer::bound_run_ahead(Stream& stream, const LaunchDuration* duration, CUst
                             const shm::Policy& policy) noexcept {
   const std::uint64_t bound_ns = policy.ahead_ns();
   const std::uint32_t known = duration == nullptr ? LaunchDuration::kUnbounded : duration->ns();
-  stream.run_ahead.add(known == LaunchDuration::kUnbounded ? bound_ns / 4 : known, bound_ns, named);
+  const std::uint64_t ns = known == LaunchDuration::kUnbounded ? bound_ns / 4 : known;
+  if (!stream.run_ahead.add(ns, bound_ns, named, *stream.pool)) {
+    wait_for_all(stream, shm::TraceHold::kAhead, policy, named);
+    return stream.run_ahead.forget_marks();
+  }
   for (;;) {
     const RunAhead::Wait next = stream.run_ahead.must_wait(bound_ns);
     if (next.event == nullptr) return;
@@ -315,7 +326,7 @@ bool Pacer::collect_samples() {
       const DriverQuery query(names.context, names.key.handle);
       // The stream may have ended before the query, and its record may be another's.
       const bool known = query && streams_.find(names.key) == &stream;
-      if (known) stream.sampler.collect(quiet, measured);
+      if (known) stream.sampler.collect(quiet, *stream.pool, measured);
     }
     stream.sampled.store(false);
     // Looked at after that, so a sample that came meanwhile is seen here or adds the stream.
@@ -352,11 +363,10 @@ CUresult Pacer::ask_group_end(Stream& stream, std::size_t parity, CUevent& event
   return driver().cuEventQuery(event);
 }
 
-/// The event is made once, in the context of the launch. If the stream ends meanwhile, it is left
-/// to the context.
-void Pacer::end_group(Stream& stream, std::size_t parity, CUstream named) noexcept {
+/// Without an event, the group ends at once, like one of a sync point.
+void Pacer::end_group(Stream& stream, const Place& place, CUstream named) noexcept {
   const NoCancel whole;
-  Stream::GroupEnd& end = stream.group_ends[parity];
+  Stream::GroupEnd& end = stream.group_ends[place.parity()];
   CUevent event = nullptr;
   std::uint32_t ended = 0;
   {
@@ -365,7 +375,8 @@ void Pacer::end_group(Stream& stream, std::size_t parity, CUstream named) noexce
     event = std::exchange(end.event, nullptr);
     ended = stream.ended;
   }
-  if (event == nullptr) event = make_event();
+  if (event == nullptr) event = stream.pool->take();
+  if (event == nullptr) wait_for_all(stream, shm::TraceHold::kEventGroup, place.policy, named);
   const bool recorded = event != nullptr && driver().cuEventRecord(event, named) == CUDA_SUCCESS;
   const std::lock_guard lock(stream.events);
   if (stream.ended == ended) end = {event, recorded, false};
@@ -380,16 +391,16 @@ void Pacer::after(const Place& place, Stream& stream, CUstream named, CUresult l
     poller_.wake();  // after end(), or the poller would find no sample and sleep again
   }
   if (place.number == 0 || !place.ends_group()) return;
-  if (place.policy.kind == PolicyKind::kEvent) end_group(stream, place.parity(), named);
+  if (place.policy.kind == PolicyKind::kEvent) end_group(stream, place, named);
   if (place.policy.kind == PolicyKind::kSync) {
-    wait(stream, shm::TraceHold::kSyncPoint, place.policy,
-         [&] { return driver().cuStreamQuery(named); });
+    wait_for_all(stream, shm::TraceHold::kSyncPoint, place.policy, named);
   }
 }
 
 void Pacer::end(Stream& stream, bool gone) noexcept {
-  stream.sampler.end_stream(gone);
-  stream.run_ahead.end_stream(gone);
+  EventPool* const pool = gone ? nullptr : stream.pool;
+  stream.sampler.end_stream(pool);
+  stream.run_ahead.end_stream(pool);
   no_longer_stuck(stream);
   memory_.arrivals().give_back(stream.arrivals.exchange(-1));
   {
@@ -403,7 +414,7 @@ void Pacer::end(Stream& stream, bool gone) noexcept {
     ++stream.ended;
   }
   for (const Stream::GroupEnd& end : ends) {
-    if (end.event != nullptr && !gone) driver().cuEventDestroy_v2(end.event);
+    if (end.event != nullptr && pool != nullptr) pool->give_back(end.event);
   }
 }
 

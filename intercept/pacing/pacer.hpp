@@ -101,7 +101,9 @@ class Pacer {
   void add_sampled(Stream& stream) noexcept;
   void begin_group(Stream& stream, const Place& place) noexcept;
   static CUresult ask_group_end(Stream& stream, std::size_t parity, CUevent& event) noexcept;
-  static void end_group(Stream& stream, std::size_t parity, CUstream named) noexcept;
+  void end_group(Stream& stream, const Place& place, CUstream named) noexcept;
+  void wait_for_all(Stream& stream, shm::TraceHold why, const shm::Policy& policy,
+                    CUstream named) noexcept;
   template <class Query>
   Waited wait(Stream& stream, shm::TraceHold why, shm::Policy policy, Query query) noexcept;
   template <class Query>

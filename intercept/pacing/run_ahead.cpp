@@ -3,20 +3,20 @@
 #include <algorithm>
 #include <utility>
 
-#include "intercept/driver/driver_query.hpp"
 #include "intercept/driver/threads.hpp"
 
 namespace sluice::intercept {
 
-/// Each event is made once, in the launching context.
-void RunAhead::add(std::uint64_t launch_ns, std::uint64_t bound_ns, CUstream stream) noexcept {
+bool RunAhead::add(std::uint64_t launch_ns, std::uint64_t bound_ns, CUstream stream,
+                   EventPool& pool) noexcept {
   const NoCancel whole;
   std::optional<Marking> marking = begin_mark(launch_ns, bound_ns);
-  if (!marking) return;
-  if (marking->event == nullptr) marking->event = make_event();
+  if (!marking) return true;
+  if (marking->event == nullptr) marking->event = pool.take();
   const bool recorded =
       marking->event != nullptr && driver().cuEventRecord(marking->event, stream) == CUDA_SUCCESS;
   end_mark(*marking, recorded);
+  return marking->event != nullptr;
 }
 
 /// While one thread records a mark, the launches of others are left for the next one.
@@ -64,7 +64,7 @@ void RunAhead::forget_marks() noexcept {
   marked_ns_ = unmarked_ns_ = 0;
 }
 
-void RunAhead::end_stream(bool gone) noexcept {
+void RunAhead::end_stream(EventPool* pool) noexcept {
   std::array<Mark, kMarks> ended;
   {
     const std::lock_guard lock(mutex_);
@@ -74,9 +74,9 @@ void RunAhead::end_stream(bool gone) noexcept {
     made_ = passed_ = 0;
     marked_ns_ = unmarked_ns_ = 0;
   }
-  if (gone) return;
+  if (pool == nullptr) return;
   for (const Mark& mark : ended) {
-    if (mark.event != nullptr) driver().cuEventDestroy_v2(mark.event);
+    if (mark.event != nullptr) pool->give_back(mark.event);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "intercept/driver/driver.hpp"
+#include "intercept/pacing/event_pool.hpp"
 
 namespace sluice::intercept {
 
@@ -15,8 +16,10 @@ namespace sluice::intercept {
 /// Thread-safe. Holds its lock during no driver call: a record may wait for the GPU.
 class RunAhead {
  public:
-  /// For a launch of this duration, before it is given to the stream. May record a mark.
-  void add(std::uint64_t launch_ns, std::uint64_t bound_ns, CUstream stream) noexcept;
+  /// For a launch of this duration, before it is given to the stream. May record a mark. False if
+  /// one is due and the pool has no event for it.
+  [[nodiscard]] bool add(std::uint64_t launch_ns, std::uint64_t bound_ns, CUstream stream,
+                         EventPool& pool) noexcept;
 
   /// The event for which the launch must wait before it is given to the stream, and its number;
   /// null if it need not wait. Call passed() when the event has happened, and ask again.
@@ -27,11 +30,13 @@ class RunAhead {
   [[nodiscard]] Wait must_wait(std::uint64_t bound_ns) noexcept;
   void passed(const Wait& wait) noexcept;
 
-  /// After a wait for a mark that took too long: what was queued until now does not count.
+  /// After a wait for the stream, or for a mark that took too long: what was queued until now does
+  /// not count.
   void forget_marks() noexcept;
 
-  /// Call when the stream ends. If it ended with its context (`gone`), so did the events.
-  void end_stream(bool gone) noexcept;
+  /// Call when the stream ends. The pool is null if the stream ended with its context, and so did
+  /// the events.
+  void end_stream(EventPool* pool) noexcept;
 
  private:
   static constexpr std::uint64_t kMarksInBound = 4;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "intercept/driver/driver_query.hpp"
@@ -9,15 +10,17 @@
 
 namespace sluice::intercept {
 
-/// Creates the events of a pair once, because creation is slow and can block in the driver.
-bool Sampler::has_events(Pair& pair) noexcept {
-  if (pair.after != nullptr) return true;
-  const RelaxedCapture relaxed;
-  if (driver().cuEventCreate(&pair.before, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return false;
-  if (driver().cuEventCreate(&pair.after, CU_EVENT_DEFAULT) == CUDA_SUCCESS) return true;
-  driver().cuEventDestroy_v2(pair.before);
-  pair.before = pair.after = nullptr;
-  return false;
+/// A sample that came to nothing leaves its events to the next.
+bool Sampler::has_events(Pair& pair, EventPool& pool) noexcept {
+  if (pair.before == nullptr) pair.before = pool.take();
+  if (pair.after == nullptr && pair.before != nullptr) pair.after = pool.take();
+  return pair.after != nullptr;
+}
+
+void Sampler::give_back(Pair& pair, EventPool& pool) noexcept {
+  for (CUevent* const event : {&pair.before, &pair.after}) {
+    if (*event != nullptr) pool.give_back(std::exchange(*event, nullptr));
+  }
 }
 
 /// The sample that another thread is in contains the caller's launch, too. Always false.
@@ -35,7 +38,8 @@ void Sampler::end_abandoned() noexcept {
   if (inside_.compare_exchange_strong(thread, 0)) duration->end_sample();
 }
 
-bool Sampler::begin_drawn(LaunchDuration& duration, CUstream stream, std::uint32_t most) noexcept {
+bool Sampler::begin_drawn(LaunchDuration& duration, CUstream stream, EventPool& pool,
+                          std::uint32_t most) noexcept {
   pid_t nobody = 0;
   if (duration.sampled() >= most || ended_.load() ||
       !inside_.compare_exchange_strong(nobody, thread_id()))
@@ -45,7 +49,7 @@ bool Sampler::begin_drawn(LaunchDuration& duration, CUstream stream, std::uint32
   const bool wanted = made - taken_.load(std::memory_order_acquire) != kPairs;
   const NoCancel whole;
   Pair& pair = pairs_[made % kPairs];
-  const bool begins = wanted && has_events(pair) && record_first(pair, stream);
+  const bool begins = wanted && has_events(pair, pool) && record_first(pair, stream);
   if (begins) {
     duration.begin_sample();
     pair.duration = &duration;
@@ -95,7 +99,7 @@ void Sampler::end(LaunchDuration& duration, CUstream stream, bool launched) noex
 
 /// Takes in the oldest sample. Null if there is none or if it is not over. The caller holds the
 /// lock.
-LaunchDuration* Sampler::collect_one(const Quiet& quiet) noexcept {
+LaunchDuration* Sampler::collect_one(const Quiet& quiet, EventPool& pool) noexcept {
   const std::uint32_t taken = taken_.load();
   if (ended_.load() || taken == made_.load(std::memory_order_acquire)) return nullptr;
   const RelaxedCapture relaxed;
@@ -108,6 +112,7 @@ LaunchDuration* Sampler::collect_one(const Quiet& quiet) noexcept {
   const CUresult state = driver().cuEventQuery(pair.after);
   if (state == CUDA_ERROR_NOT_READY) return nullptr;
   if (state == CUDA_SUCCESS) take_in(pair, quiet);
+  give_back(pair, pool);
   LaunchDuration* const duration = pair.duration;
   duration->end_sample();
   taken_.store(taken + 1, std::memory_order_release);
@@ -146,18 +151,18 @@ void Sampler::restart() noexcept {
   ended_.store(false);
 }
 
-void Sampler::end_stream(bool gone) noexcept {
+/// The events of a launch that outlasts its stream are left to the context.
+void Sampler::end_stream(EventPool* pool) noexcept {
   const std::lock_guard lock(ending_);
   if (ended_.exchange(true)) return;
   end_abandoned();
   for (std::uint32_t i = taken_.load(); i != made_.load(); ++i) {
     pairs_[i % kPairs].duration->end_sample();
   }
-  if (gone) return;
-  for (const Pair& pair : pairs_) {
-    if (pair.after == nullptr) continue;
-    driver().cuEventDestroy_v2(pair.before);
-    driver().cuEventDestroy_v2(pair.after);
+  if (pool == nullptr) return;
+  for (Pair& pair : pairs_) {
+    const bool in_use = inside_.load() != 0 && &pair == &pairs_[made_.load() % kPairs];
+    if (!in_use) give_back(pair, *pool);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "intercept/driver/driver.hpp"
 #include "intercept/pacing/durations.hpp"
+#include "intercept/pacing/event_pool.hpp"
 
 namespace sluice::intercept {
 
@@ -14,16 +15,17 @@ namespace sluice::intercept {
 /// fill a ring, one at a time, and never wait; the polling thread empties it.
 class Sampler {
  public:
-  /// Begins a sample of the next launch if one is wanted and a pair is free. If true, end() must
-  /// follow.
-  [[nodiscard]] bool begin(LaunchDuration& duration, CUstream stream) noexcept {
+  /// Begins a sample of the next launch if one is wanted, a pair is free and the pool has events
+  /// for it. If true, end() must follow.
+  [[nodiscard]] bool begin(LaunchDuration& duration, CUstream stream, EventPool& pool) noexcept {
     if (inside_.load(std::memory_order_relaxed) != 0) return spoil();
-    return draw(duration) && begin_drawn(duration, stream, 1);
+    return draw(duration) && begin_drawn(duration, stream, pool, 1);
   }
   /// The same for a launch that was drawn already.
-  [[nodiscard]] bool begin_wanted(LaunchDuration& duration, CUstream stream) noexcept {
+  [[nodiscard]] bool begin_wanted(LaunchDuration& duration, CUstream stream,
+                                  EventPool& pool) noexcept {
     if (inside_.load(std::memory_order_relaxed) != 0) return spoil();
-    return begin_drawn(duration, stream, kAtOnce);
+    return begin_drawn(duration, stream, pool, kAtOnce);
   }
   /// Call between begin() and end(), with fresh values of ClientSlot::others_quiet() and
   /// ClientSlot::quiet_in_own_job().
@@ -39,20 +41,22 @@ class Sampler {
     std::optional<std::uint64_t> now;
     std::optional<std::uint64_t> peers;  ///< ClientSlot::peers_quiet() at this call.
   };
-  /// For the polling thread, to be called repeatedly. A sample during which another client may have
-  /// run is only an upper bound. `measured` is called with the duration of each sample.
+  /// For the polling thread, to be called repeatedly. Events go back to the pool. A sample during
+  /// which another client may have run is only an upper bound. `measured` is called with the
+  /// duration of each sample.
   template <class Measured>
-  void collect(const Quiet& quiet, Measured measured) noexcept {
+  void collect(const Quiet& quiet, EventPool& pool, Measured measured) noexcept {
     const std::lock_guard lock(ending_);
-    for (LaunchDuration* duration = collect_one(quiet); duration != nullptr;
-         duration = collect_one(quiet)) {
+    for (LaunchDuration* duration = collect_one(quiet, pool); duration != nullptr;
+         duration = collect_one(quiet, pool)) {
       measured(*duration);
     }
   }
   [[nodiscard]] bool under_way() const noexcept { return taken_.load() != made_.load(); }
 
-  /// Call when the stream ends. If it ended with its context (`gone`), so did the events.
-  void end_stream(bool gone) noexcept;
+  /// Call when the stream ends. The pool is null if the stream ended with its context, and so did
+  /// the events.
+  void end_stream(EventPool* pool) noexcept;
   /// Reuses the object for another stream, after end_stream().
   void restart() noexcept;
 
@@ -93,13 +97,14 @@ class Sampler {
     return random < kAll / kAgain || duration.wants_samples();
   }
   /// `most`: samples of this kind that may be under way at once, with this one.
-  [[nodiscard]] bool begin_drawn(LaunchDuration& duration, CUstream stream,
+  [[nodiscard]] bool begin_drawn(LaunchDuration& duration, CUstream stream, EventPool& pool,
                                  std::uint32_t most) noexcept;
   bool spoil() noexcept;
   void end_abandoned() noexcept;
-  [[nodiscard]] bool has_events(Pair& pair) noexcept;
+  [[nodiscard]] static bool has_events(Pair& pair, EventPool& pool) noexcept;
+  static void give_back(Pair& pair, EventPool& pool) noexcept;
   [[nodiscard]] static bool record_first(Pair& pair, CUstream stream) noexcept;
-  [[nodiscard]] LaunchDuration* collect_one(const Quiet& quiet) noexcept;
+  [[nodiscard]] LaunchDuration* collect_one(const Quiet& quiet, EventPool& pool) noexcept;
   static void take_in(const Pair& pair, const Quiet& quiet) noexcept;
 
   std::array<Pair, kPairs> pairs_;

@@ -18,9 +18,10 @@ void LaunchLock::wait() noexcept {
   } while (!try_lock());
 }
 
-void Stream::restart(const Key& of, CUcontext in) noexcept {
+void Stream::restart(const Key& of, CUcontext in, EventPool& of_context) noexcept {
   key = of;
   context = in;
+  pool = &of_context;
   policy = {};
   launches = 0;
   // What a launch that outlasted the stream before has spent is nobody's.
@@ -60,7 +61,8 @@ Stream* Streams::find(const Stream::Key& key) {
   return found == known_.end() ? nullptr : found->second;
 }
 
-Stream* Streams::add(const Stream::Key& key, CUcontext context, Client& client, Pacer& pacer) {
+Stream* Streams::add(const Stream::Key& key, CUcontext context, EventPool& pool, Client& client,
+                     Pacer& pacer) {
   const std::lock_guard lock(mutex_);
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
@@ -74,7 +76,7 @@ Stream* Streams::add(const Stream::Key& key, CUcontext context, Client& client, 
   known_.emplace(key, free);  // or throws, and the record stays free
   Stream* const stream = std::exchange(free, free->next);
   stream->next = nullptr;
-  stream->restart(key, context);
+  stream->restart(key, context, pool);
   return stream;
 }
 

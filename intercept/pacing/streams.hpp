@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "intercept/driver/driver.hpp"
+#include "intercept/pacing/event_pool.hpp"
 #include "intercept/pacing/run_ahead.hpp"
 #include "intercept/pacing/sampler.hpp"
 #include "shm/policy.hpp"
@@ -50,7 +51,7 @@ struct Stream {
     auto operator<=>(const Key&) const = default;
   };
   /// For another stream. The record belongs to nobody now.
-  void restart(const Key& of, CUcontext in) noexcept;
+  void restart(const Key& of, CUcontext in, EventPool& of_context) noexcept;
   /// The first launch under a policy begins a group. The caller holds the lock.
   void set_policy(const shm::Policy& now) noexcept {
     if (policy == now) [[likely]]
@@ -100,6 +101,7 @@ struct Stream {
   std::uint32_t ended = 0;               ///< Streams that had this record before.
 
   std::atomic<int> arrivals{-1};  ///< Its index in Arrivals; -1: none yet.
+  EventPool* pool = nullptr;      ///< Of its context.
   Sampler sampler;
   std::atomic<bool> sampled{false};  ///< In the list of Pacer::collect_samples().
   Stream* next_sampled = nullptr;
@@ -155,8 +157,8 @@ class Streams {
   /// The record of the key, new or found. No call reports the end of a thread, so a thread's
   /// default stream may get the record of a thread of the same context that has ended, with its
   /// events.
-  [[nodiscard]] Stream* add(const Stream::Key& key, CUcontext context, Client& client,
-                            Pacer& pacer);
+  [[nodiscard]] Stream* add(const Stream::Key& key, CUcontext context, EventPool& pool,
+                            Client& client, Pacer& pacer);
 
   /// Visits every stream, with the lock held.
   template <class Visit>

@@ -25,6 +25,14 @@ class GateMemory {
 
   [[nodiscard]] Arrivals& arrivals() noexcept { return arrivals_; }
 
+  /// Call when a stream is new: registers the board if the policy needs it. The driver may block
+  /// that later, while a queue is full, and perhaps only the launching thread can end that.
+  void prepare() noexcept {
+    if (client_.policy().kind == shm::PolicyKind::kDevice && client_.obeys()) {
+      static_cast<void>(address());
+    }
+  }
+
   /// Puts a wait for the open gate into the stream. False if the driver refuses it; then the next
   /// launch is not gated. If the device cannot wait at all, the policy falls back to event:2.
   bool wait_for_open(CUstream stream) noexcept;

@@ -150,6 +150,9 @@ TEST_F(Capturing, AGlobalCaptureSurvivesSynchronisingOfAnotherThread) {
 TEST_F(Capturing, AGlobalCaptureSurvivesTheRegistrationOfTheBoard) {
   attach("device:1");
   outrank();
+  ASSERT_EQ(::cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);  // with the registration
+  ASSERT_FALSE(fake::registered());
+  fake::clear();
   launch_beside_a_capture(make_stream(), make_stream());
   EXPECT_EQ(fake::count(Id::cuMemHostRegister_v2), 1U);
 }

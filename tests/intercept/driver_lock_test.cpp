@@ -3,11 +3,9 @@
 // its way.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <future>
-#include <set>
 #include <utility>
 
 #include "intercept/driver/process.hpp"
@@ -23,7 +21,7 @@ using namespace std::chrono_literals;
 std::function<void()> g_beside;
 std::future<void> g_other;
 bool g_got_through = false;
-std::set<CUevent> g_destroyed;
+CUevent g_recorded = nullptr;
 
 CUresult inside_the_driver() {
   if (const auto beside = std::exchange(g_beside, nullptr)) {
@@ -37,7 +35,6 @@ class DriverLocks : public testing::Test {
  protected:
   DriverLocks() {
     g_got_through = false;
-    g_destroyed.clear();
     Driver& driver = g_process.driver;
     driver.cuDeviceGetAttribute = [](int* value, CUdevice_attribute, CUdevice) {
       *value = 1;
@@ -58,19 +55,22 @@ class DriverLocks : public testing::Test {
     driver.cuStreamWaitValue64_v2 = [](CUstream, CUdeviceptr, cuuint64_t, unsigned) {
       return CUDA_SUCCESS;
     };
-    driver.cuEventCreate = [](CUevent* event, unsigned) {
-      static std::atomic<std::uintptr_t> made{0};
-      *event = reinterpret_cast<CUevent>(16 * ++made);
-      return CUDA_SUCCESS;
-    };
-    driver.cuEventDestroy_v2 = [](CUevent event) {
-      g_destroyed.insert(event);
-      return CUDA_SUCCESS;
-    };
     driver.cuEventQuery = [](CUevent) { return CUDA_SUCCESS; };
-    driver.cuEventRecord = [](CUevent, CUstream) { return inside_the_driver(); };
+    driver.cuEventRecord = [](CUevent event, CUstream) {
+      g_recorded = event;
+      return inside_the_driver();
+    };
     client_->set_obeys(true);
     client_->slot().outranked.store(1);
+    stream_.pool = &pool_;
+    for (std::uintptr_t i = 1; i <= 16; ++i) pool_.give_back(reinterpret_cast<CUevent>(16 * i));
+  }
+  void mark(RunAhead& ahead, std::uint64_t ns) { EXPECT_TRUE(ahead.add(ns, 100, nullptr, pool_)); }
+  /// Takes all of them.
+  bool is_spare(CUevent event) {
+    bool found = false;
+    while (CUevent const spare = pool_.take()) found = found || spare == event;
+    return found;
   }
   void launch() {
     Pacer::Place place;
@@ -88,17 +88,17 @@ class DriverLocks : public testing::Test {
   }
 
   OwnClient client_{0, "event:1"};
-  Worker poller_{"idle", [] { return Worker::Sleep{1'000'000'000, true}; }};
   GateMemory memory_{*client_, client_->seat().writable};
   Streams streams_;
-  Pacer pacer_{*client_, memory_, streams_, poller_, false};
+  Pacer pacer_{*client_, memory_, streams_, idle_worker(), false};
+  EventPool pool_{idle_worker()};
   Stream stream_;
 };
 
 // Each is seen to fail with the lock held.
 TEST_F(DriverLocks, AStreamMayEndWhileItsGroupEndIsRecorded) {
   EXPECT_TRUE(gets_through([this] { pacer_.end(stream_, false); }, [this] { launch(); }));
-  EXPECT_TRUE(g_destroyed.empty()) << "the driver is using it";
+  EXPECT_FALSE(is_spare(g_recorded)) << "the driver is using it";
   EXPECT_EQ(stream_.group_ends[0].event, nullptr) << "an event of a stream that has ended";
 }
 
@@ -117,19 +117,18 @@ TEST_F(DriverLocks, AGroupWaitsForAnEndThatIsBeingRecorded) {
 
 TEST_F(DriverLocks, ALaunchMayLookWhileAMarkIsRecorded) {
   RunAhead ahead;
-  ahead.add(100, 100, nullptr);
-  EXPECT_TRUE(gets_through([&] { static_cast<void>(ahead.must_wait(100)); },
-                           [&] { ahead.add(100, 100, nullptr); }));
+  mark(ahead, 100);
+  EXPECT_TRUE(
+      gets_through([&] { static_cast<void>(ahead.must_wait(100)); }, [&] { mark(ahead, 100); }));
   EXPECT_NE(ahead.must_wait(100).event, nullptr);
 }
 
 TEST_F(DriverLocks, AStreamMayEndWhileItsMarkIsRecorded) {
   RunAhead ahead;
-  ahead.add(100, 100, nullptr);
-  EXPECT_TRUE(
-      gets_through([&] { ahead.end_stream(false); }, [&] { ahead.add(100, 100, nullptr); }));
-  EXPECT_TRUE(g_destroyed.empty());
-  ahead.add(1000, 100, nullptr);
+  mark(ahead, 100);
+  EXPECT_TRUE(gets_through([&] { ahead.end_stream(&pool_); }, [&] { mark(ahead, 100); }));
+  EXPECT_FALSE(is_spare(g_recorded)) << "the driver is using it";
+  mark(ahead, 1000);
   EXPECT_EQ(ahead.must_wait(100).event, nullptr) << "a mark of a stream that has ended";
 }
 

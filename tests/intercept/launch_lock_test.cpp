@@ -49,8 +49,7 @@ class LaunchLocks : public testing::Test {
       g_waits.fetch_add(1);
       return CUDA_SUCCESS;
     };
-    // No event, so no launch is measured.
-    g_process.driver.cuEventCreate = [](CUevent*, unsigned) { return CUDA_ERROR_OUT_OF_MEMORY; };
+    stream_.pool = &no_events_;  // so no launch is measured
     client_->set_obeys(true);
     client_->slot().outranked.store(1);
     work_.function = reinterpret_cast<CUfunction>(0x10);
@@ -76,10 +75,10 @@ class LaunchLocks : public testing::Test {
   }
 
   OwnClient client_;
-  Worker poller_{"idle", [] { return Worker::Sleep{1'000'000'000, true}; }};
   GateMemory memory_{*client_, client_->seat().writable};
   Streams streams_;
-  Pacer pacer_{*client_, memory_, streams_, poller_, true};
+  Pacer pacer_{*client_, memory_, streams_, idle_worker(), true};
+  EventPool no_events_{idle_worker()};
   Stream stream_;
   Work work_;
 };
@@ -118,7 +117,7 @@ TEST_F(LaunchLocksInTime, TwoThreadsThatShareAStreamSpendEachLaunch) {
   launch_from_two_threads();
   EXPECT_EQ(g_waits.load(), (2 * kLaunches - 1) / 200);
   pacer_.end(stream_, true);
-  stream_.restart(stream_.key, stream_.context);
+  stream_.restart(stream_.key, stream_.context, no_events_);
   g_waits.store(0);
   for (int i = 0; i < 200; ++i) launch();
   EXPECT_EQ(g_waits.load(), 0) << "the account is not empty";

@@ -1,6 +1,8 @@
 #pragma once
 #include <memory>
 
+#include "intercept/driver/threads.hpp"
+#include "intercept/pacing/event_pool.hpp"
 #include "intercept/slot/client_slot.hpp"
 #include "shm/board.hpp"
 #include "shm/gates.hpp"
@@ -45,5 +47,11 @@ class OwnClient {
   std::unique_ptr<shm::Slot> words_ = std::make_unique<shm::Slot>();  ///< Of a reader.
   ClientSlot client_;
 };
+
+/// Its thread does nothing.
+inline Worker& idle_worker() {
+  static Worker worker("idle", [] { return Worker::Sleep{1'000'000'000, true}; });
+  return worker;
+}
 
 }  // namespace sluice::intercept::test

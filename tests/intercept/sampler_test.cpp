@@ -18,9 +18,6 @@ namespace {
 using namespace std::chrono_literals;
 
 struct Gpu {
-  std::set<CUevent> events;
-  std::uintptr_t made = 0;
-  std::uintptr_t creations_that_work = ~std::uintptr_t{0};
   CUresult record = CUDA_SUCCESS;
   bool done = true;
   float ms = 0.05F;
@@ -31,17 +28,9 @@ class Samples : public testing::Test {
  protected:
   Samples() {
     g_gpu = {};
+    for (std::uintptr_t i = 1; i <= kEvents; ++i) give(i);
     g_process.driver_ready.store(true);
-    g_process.driver.cuEventCreate = [](CUevent* event, unsigned) {
-      if (g_gpu.made == g_gpu.creations_that_work) return CUDA_ERROR_OUT_OF_MEMORY;
-      *event = reinterpret_cast<CUevent>(++g_gpu.made);
-      g_gpu.events.insert(*event);
-      return CUDA_SUCCESS;
-    };
-    g_process.driver.cuEventDestroy_v2 = [](CUevent event) {
-      EXPECT_EQ(g_gpu.events.erase(event), 1U);
-      return CUDA_SUCCESS;
-    };
+    g_process.driver.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
     g_process.driver.cuEventRecord = [](CUevent, CUstream) { return g_gpu.record; };
     g_process.driver.cuEventQuery = [](CUevent) {
       return g_gpu.done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -51,12 +40,20 @@ class Samples : public testing::Test {
       return CUDA_SUCCESS;
     };
   }
+  static constexpr std::uintptr_t kEvents = 8;
+  void give(std::uintptr_t event) { pool_.give_back(reinterpret_cast<CUevent>(event)); }
+  std::set<CUevent> take_all() {
+    std::set<CUevent> events;
+    while (CUevent const event = pool_.take()) events.insert(event);
+    return events;
+  }
+  bool begin(LaunchDuration& of) { return sampler_.begin(of, nullptr, pool_); }
   /// Launches of the kind, until one is measured. They are behind work, so that none of the host's
   /// time is in the sample.
   bool launch(LaunchDuration& of, std::optional<std::uint64_t> quiet = 1) {
     g_gpu.done = false;
     bool begun = false;
-    for (int i = 0; i < 1000 && !begun; ++i) begun = sampler_.begin(of, nullptr);
+    for (int i = 0; i < 1000 && !begun; ++i) begun = begin(of);
     if (!begun) return false;
     sampler_.begun_while(quiet);
     sampler_.end(of, nullptr, true);
@@ -64,10 +61,11 @@ class Samples : public testing::Test {
   }
   bool collect(std::optional<std::uint64_t> before = 1, std::optional<std::uint64_t> now = 1) {
     g_gpu.done = true;
-    sampler_.collect({before, now, std::nullopt}, [](LaunchDuration&) {});
+    sampler_.collect({before, now, std::nullopt}, pool_, [](LaunchDuration&) {});
     return sampler_.under_way();
   }
 
+  EventPool pool_{idle_worker()};
   Sampler sampler_;
   LaunchDuration duration_;
 };
@@ -83,7 +81,7 @@ TEST_F(Samples, ALaunchIsMeasured) {
 // Prevents: a thread that lost the processor between the two records makes a kernel of 50 us one of
 // 10 ms, with a wait in front and behind from then on.
 TEST_F(Samples, WhatMayHoldMuchOfTheHostsTimeIsNone) {
-  ASSERT_TRUE(sampler_.begin(duration_, nullptr));
+  ASSERT_TRUE(begin(duration_));
   std::this_thread::sleep_for(1ms);  // the GPU is idle, and waits for the launch
   sampler_.end(duration_, nullptr, true);
   EXPECT_FALSE(collect());
@@ -95,8 +93,8 @@ TEST_F(Samples, WhatMayHoldMuchOfTheHostsTimeIsNone) {
 TEST_F(Samples, ALaunchInBetweenSpoilsTheSample) {
   LaunchDuration other;
   g_gpu.done = false;
-  ASSERT_TRUE(sampler_.begin(duration_, nullptr));
-  EXPECT_FALSE(sampler_.begin(other, nullptr));
+  ASSERT_TRUE(begin(duration_));
+  EXPECT_FALSE(begin(other));
   sampler_.end(duration_, nullptr, true);
   EXPECT_FALSE(sampler_.under_way());
   EXPECT_TRUE(launch(duration_)) << "the next one is measured";
@@ -108,7 +106,7 @@ TEST_F(Samples, ThatOfACancelledThreadIsGivenUp) {
     pid_t thread = 0;
     std::thread([&] {
       thread = gettid();
-      EXPECT_TRUE(sampler_.begin(duration_, nullptr));
+      EXPECT_TRUE(begin(duration_));
     }).join();
     while (!ThreadMarks::is_gone(thread)) std::this_thread::yield();
   };
@@ -117,14 +115,14 @@ TEST_F(Samples, ThatOfACancelledThreadIsGivenUp) {
   EXPECT_TRUE(launch(other));
   EXPECT_FALSE(duration_.is_sampled());
   begin_and_vanish();
-  sampler_.end_stream(false);
+  sampler_.end_stream(&pool_);
   EXPECT_FALSE(duration_.is_sampled()) << "its stream ended first";
 }
 
 // Prevents: two threads in one sample, because the first is taken for cancelled.
 TEST_F(Samples, ThatOfALivingThreadIsKept) {
   LaunchDuration other;
-  ASSERT_TRUE(sampler_.begin(duration_, nullptr));
+  ASSERT_TRUE(begin(duration_));
   std::thread([&] { EXPECT_FALSE(launch(other)); }).join();
   EXPECT_TRUE(duration_.is_sampled());
 }
@@ -135,23 +133,32 @@ TEST_F(Samples, WhatCouldNotBeRecordedIsNone) {
   EXPECT_FALSE(launch(duration_));
   g_gpu.record = CUDA_SUCCESS;
   g_gpu.done = false;
-  ASSERT_TRUE(sampler_.begin(duration_, nullptr));
+  ASSERT_TRUE(begin(duration_));
   g_gpu.record = CUDA_ERROR_UNKNOWN;
   sampler_.end(duration_, nullptr, true);
   EXPECT_FALSE(sampler_.under_way());
   EXPECT_FALSE(duration_.is_sampled());
 }
 
-TEST_F(Samples, AnEventWithoutItsPairIsNotKept) {
-  g_gpu.creations_that_work = 1;
+TEST_F(Samples, AnEventWaitsForItsPair) {
+  take_all();
   EXPECT_FALSE(launch(duration_));
-  EXPECT_TRUE(g_gpu.events.empty());
+  give(1);
+  EXPECT_FALSE(launch(duration_));
+  give(2);
+  EXPECT_TRUE(launch(duration_));
+  EXPECT_FALSE(collect());
+  EXPECT_EQ(take_all().size(), 2U);
 }
 
 // Prevents: a pair used again before its sample was taken in.
 TEST_F(Samples, SixtyFourAreUnderWayAtMost) {
   std::vector<LaunchDuration> durations(65);
-  for (std::size_t i = 0; i < 64; ++i) EXPECT_TRUE(launch(durations[i])) << i;
+  for (std::size_t i = 0; i < 64; ++i) {
+    EXPECT_TRUE(launch(durations[i])) << i;
+    give(100 + 2 * i);
+    give(101 + 2 * i);
+  }
   EXPECT_FALSE(launch(durations[64]));
   EXPECT_FALSE(collect());
   EXPECT_TRUE(launch(durations[64]));
@@ -174,16 +181,24 @@ TEST_F(Samples, NextToAnotherClientTheyAreBounds) {
   EXPECT_TRUE(duration_.known()) << "nobody ran since before it began";
 }
 
-TEST_F(Samples, EventsEndWithTheStream) {
+TEST_F(Samples, EventsGoBackWhenTheStreamEnds) {
   launch(duration_);
-  sampler_.end_stream(false);
-  EXPECT_TRUE(g_gpu.events.empty());
+  sampler_.end_stream(&pool_);
+  EXPECT_EQ(take_all().size(), kEvents);
   EXPECT_FALSE(duration_.is_sampled());
+  for (std::uintptr_t i = 1; i <= kEvents; ++i) give(i);
   EXPECT_FALSE(launch(duration_)) << "a launch that comes late";
   sampler_.restart();
   EXPECT_TRUE(launch(duration_)) << "for another stream";
-  sampler_.end_stream(true);
-  EXPECT_EQ(g_gpu.events.size(), 2U) << "those of a context that has ended are not touched";
+  sampler_.end_stream(nullptr);
+  EXPECT_EQ(take_all().size(), kEvents - 2) << "those of a context that has ended are gone";
+}
+
+// Prevents: two streams that record the same event.
+TEST_F(Samples, TheEventsOfALaunchThatOutlastsItsStreamDoNot) {
+  ASSERT_TRUE(begin(duration_));
+  sampler_.end_stream(&pool_);
+  EXPECT_EQ(take_all().size(), kEvents - 2);
 }
 
 }  // namespace

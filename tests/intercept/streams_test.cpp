@@ -29,7 +29,8 @@ Type& some(std::size_t which) {
 class StreamRecords : public testing::Test {
  protected:
   Stream* add(const Stream::Key& key, CUcontext context, std::size_t client = 0) {
-    return streams_.add(key, context, some<Client>(client), some<Pacer>(client));
+    return streams_.add(key, context, some<EventPool>(1), some<Client>(client),
+                        some<Pacer>(client));
   }
   static Stream::Key key(std::uintptr_t stream) { return {handle<CUstream>(stream), nullptr, 0}; }
   /// The record of the calling thread's default stream.

@@ -1,0 +1,74 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+
+#include "intercept/driver/driver.hpp"
+#include "intercept/driver/threads.hpp"
+
+namespace sluice::intercept {
+
+/// Spare events of one context. A launch makes none: while a queue of the context is full, the
+/// driver blocks whoever makes an event, and perhaps only the launching thread can end that. So the
+/// pool is filled when the context is new, and by the polling thread when few are left.
+///
+/// Thread-safe. Holds its lock during no driver call.
+class EventPool {
+ public:
+  /// `poller` calls EventPools::fill() when woken.
+  explicit EventPool(Worker& poller) noexcept : poller_(poller) {}
+
+  /// Null if there is none.
+  [[nodiscard]] CUevent take() noexcept;
+  /// For an event of the context that nobody uses any more. It may have been recorded.
+  void give_back(CUevent event) noexcept;
+
+ private:
+  friend class EventPools;
+  static constexpr std::size_t kLow = 8;
+  static constexpr std::size_t kFilled = 32;
+  static constexpr std::size_t kMost = 64;
+
+  struct State {
+    CUcontext context = nullptr;
+    std::uint32_t begun = 0;  ///< Contexts that have had this pool.
+    std::size_t count = 0;    ///< Of events.
+  };
+  [[nodiscard]] State state() noexcept;
+  /// Makes events until there are kFilled, unless the pool is another context's by now. May block.
+  void fill(const State& known) noexcept;
+  /// For another context, or for none (null). The events ended with theirs.
+  void restart(CUcontext context) noexcept;
+
+  Worker& poller_;
+  std::mutex mutex_;  ///< Guards the members below.
+  State state_;
+  std::array<CUevent, kMost> events_{};
+};
+
+/// The pools of this process. A pool is used for another context later, but never freed, so a
+/// thread that launches while another ends the context finds memory that exists.
+class EventPools {
+ public:
+  explicit EventPools(Worker& poller) noexcept : poller_(poller) {}
+
+  /// The pool of a living context. A new one is filled: call this before the context's first
+  /// launch.
+  [[nodiscard]] EventPool& of(CUcontext context);
+  /// Fills the pools that have few events left. For the polling thread.
+  void fill() noexcept;
+  /// For a context that was destroyed (null: unknown which one).
+  void context_ended(CUcontext context) noexcept;
+
+ private:
+  /// Null if there are no more.
+  [[nodiscard]] EventPool* at(std::size_t index) noexcept;
+
+  Worker& poller_;
+  std::mutex mutex_;  ///< Guards the list.
+  std::deque<EventPool> pools_;
+};
+
+}  // namespace sluice::intercept
