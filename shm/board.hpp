@@ -152,18 +152,21 @@ struct EntryCounters {
   Word& stripe(std::size_t index) noexcept { return words[words.size() - kLaunchStripes + index]; }
 
   [[nodiscard]] std::uint64_t value(Count count) const noexcept {
-    std::uint64_t sum = words[static_cast<std::size_t>(count)].load(std::memory_order_relaxed);
-    if (count != Count::kGated) return sum;
-    for (std::size_t i = words.size() - kLaunchStripes; i < words.size(); ++i) {
-      sum += words[i].load(std::memory_order_relaxed);
-    }
-    return sum;
+    const std::uint64_t own =
+        words[static_cast<std::size_t>(count)].load(std::memory_order_relaxed);
+    return count == Count::kGated ? own + sum_of(words.size() - kLaunchStripes, words.size()) : own;
   }
+  /// Each job sums them up several times.
   [[nodiscard]] std::uint64_t launches() const noexcept {
+    return sum_of(0, static_cast<std::size_t>(Count::kLaunchKinds)) +
+           sum_of(words.size() - kLaunchStripes, words.size());
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t sum_of(std::size_t from, std::size_t to) const noexcept {
     std::uint64_t sum = 0;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(Count::kLaunchKinds); ++i) {
-      sum += value(static_cast<Count>(i));
-    }
+#pragma GCC unroll 16
+    for (std::size_t i = from; i < to; ++i) sum += words[i].load(std::memory_order_relaxed);
     return sum;
   }
 };

@@ -97,10 +97,6 @@ bool Interposer::may_attach() const noexcept {
 }
 
 Stream* Interposer::stream_of(CUstream stream, bool attach_now) {
-  if (in_forked_child()) {
-    report_forked_child();
-    return nullptr;
-  }
   // If no attach can succeed now, skip the driver calls.
   if (clients_.count() == 0 && (!attach_now || !may_attach())) return nullptr;
   const bool of_context = Streams::is_default(stream);

@@ -40,7 +40,7 @@ class Interposer {
   [[nodiscard]] JobBooks& jobs() noexcept { return jobs_; }
   [[nodiscard]] HeldMemory& held_memory() noexcept { return held_memory_; }
 
-  /// See stream_of() in launch.hpp. Allocates.
+  /// See stream_of() in launch.hpp. Allocates. Not for a forked child.
   [[nodiscard]] Stream* stream_of(CUstream stream, bool attach);
   /// The client of the device of the calling thread's context. Attaches one if there is none and
   /// `attach` is true.
@@ -77,6 +77,8 @@ class Interposer {
   void show_unhooked() noexcept;
   /// For all devices of the process, now and later.
   void set_target(shm::Target target) noexcept;
+  /// Warns, at the first call.
+  static void report_forked_child() noexcept;
   /// Whether a client of this process obeys its gate. False in a forked child.
   [[nodiscard]] bool attached() noexcept;
 
@@ -104,7 +106,6 @@ class Interposer {
   static void install_handlers() noexcept;
   static void leave_at_exit() noexcept;
   static void leave(Client& client) noexcept;
-  static void report_forked_child() noexcept;
   static void detach_child() noexcept;
 
   Config config_;

@@ -26,6 +26,13 @@ RememberedStream* up_to_date(CUstream stream) noexcept {
   return valid ? known : nullptr;
 }
 
+/// Whether this is a forked child, whose slot is its parent's.
+bool is_parents_slot() noexcept {
+  if (!in_forked_child()) return false;
+  Interposer::report_forked_child();
+  return true;
+}
+
 /// Lets the thread's next launches into the stream go through pass(), as long as nothing else has
 /// to be done for them. `version` was read before the stream was touched. `kind` is the counter for
 /// these launches; kCaptured means that every launch has more to do.
@@ -96,6 +103,7 @@ Work work_of(const CUlaunchConfig* config, CUfunction function) noexcept {
 
 Stream* stream_of(CUstream stream, bool attach) {
   if (const RememberedStream* const known = up_to_date(stream)) return known->stream;
+  if (is_parents_slot()) return nullptr;
   return Interposer::instance().stream_of(stream, attach);
 }
 
@@ -155,7 +163,7 @@ Launch::Launch(Entry entry, CUstream stream, const Work& work, shm::Count counte
 /// Order: count, touch the job, pace, look at the gate. The gate comes last, because it may close
 /// while the pacer waits.
 void Launch::prepare(shm::Count counted) {
-  if (in_forked_child()) return;  // its slot is the parent's
+  if (is_parents_slot()) return;
   const std::uint64_t version = g_process.version.load();
   const RememberedStream* const known = up_to_date(named_);
   stream_ = known != nullptr ? known->stream : Interposer::instance().stream_of(named_, true);

@@ -34,16 +34,16 @@ void Jobs::Synchronising::finish(CUresult result, PutAway put_away) noexcept {
   }
   if (jobs_.transparent_ && jobs_.nothing_since(before_)) {
     put_away();
-    jobs_.end_if_done(true);
+    jobs_.end_if_done(true, before_);
   }
   if (wait_.since_ns != 0) jobs_.end_step(wait_, now);
 }
 
-/// `by_wait`: the program has waited for the work of the job.
-void Jobs::end_if_done(bool by_wait) noexcept {
+/// `by_wait`: the program has waited for the work of the job. `launches`: as many have been made.
+void Jobs::end_if_done(bool by_wait, std::uint64_t launches) noexcept {
   if (!busy_.empty()) return;
   looks_left_ = kLooks;
-  launches_at_end_ = client_.launches();
+  launches_at_end_ = launches;
   close_transparent(by_wait);
 }
 
@@ -145,7 +145,7 @@ void Jobs::poll(bool hinted) {
   std::for_each(asked.begin(), open, [&](const Asked& done) {
     if (busy_.has(*done.stream) && done.stream->touched < version) ended_.add(*done.stream);
   });
-  if (!steps_.in_flight(base::monotonic_ns())) end_if_done(false);
+  if (!steps_.in_flight(base::monotonic_ns())) end_if_done(false, launches_at_last_poll_);
 }
 
 }  // namespace sluice::intercept

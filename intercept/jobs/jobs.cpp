@@ -23,7 +23,8 @@ void Jobs::open_one(std::uint64_t until_ns, std::uint64_t kind) noexcept {
   if (open_++ != 0) return;
   began_ns_ = base::monotonic_ns();
   waits_.job_begins();
-  steps_.job_begins(began_ns_, client_.launches());
+  launches_at_begin_ = client_.launches();
+  steps_.job_begins(began_ns_, launches_at_begin_);
   call_off_late(began_ns_);
   followers_.began(kind, began_ns_);
   const bool closed = std::exchange(ahead_, false);
@@ -49,14 +50,12 @@ void Jobs::open_one(std::uint64_t until_ns, std::uint64_t kind) noexcept {
 bool Jobs::must_close(std::uint64_t now, bool closed, std::uint64_t kind) noexcept {
   TargetLaw::Step step{true, TargetLaw::kNever};
   if (has_target()) {
-    launches_at_begin_ = client_.launches();
     step = law_.begin(now, has_lower_clients(client_), closed);
     trials_.decide_nothing();
   } else {
     law_.skip();
     if (closed) trials_.closed_before();
     if (!trials_.on() || !hold_others() || closed) return true;
-    launches_at_begin_ = client_.launches();
     step = trials_.begin(now, kind);
   }
   look_ns_ = step.look_ns;
@@ -324,6 +323,7 @@ void Jobs::begin_held() noexcept {
   if (began_ns_ != 0) return;
   began_ns_ = base::monotonic_ns();
   waits_.job_begins();
+  launches_at_begin_ = client_.launches();
   must_close(began_ns_, true, 0);
 }
 

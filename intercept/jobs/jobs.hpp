@@ -139,7 +139,7 @@ class Jobs {
   void forget(Stream& stream) noexcept;
 
  private:
-  void end_if_done(bool by_wait) noexcept;
+  void end_if_done(bool by_wait, std::uint64_t launches) noexcept;
   void look_back();
   /// A copy of a busy stream's data, for queries without a lock.
   struct Asked {
@@ -209,7 +209,7 @@ class Jobs {
   Followers followers_;
   Steps steps_;
   std::uint64_t look_ns_ = TargetLaw::kNever;  ///< When look_at_target() has something to do.
-  std::uint64_t launches_at_begin_ = 0;        ///< Only with a target or a trial.
+  std::uint64_t launches_at_begin_ = 0;        ///< Of the open job.
   std::uint64_t number_ = 0;                   ///< Of the open job, from 1; for the trace.
   std::atomic<bool> transparent_{false};
   bool counted_ = false;  ///< In Process::open_jobs.

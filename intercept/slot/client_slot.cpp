@@ -8,6 +8,7 @@
 #include "intercept/driver/log.hpp"
 #include "intercept/driver/process.hpp"
 #include "intercept/trace/trace.hpp"
+#include "shm/entry_names.hpp"
 #include "shm/view.hpp"
 
 namespace sluice::intercept {
@@ -72,7 +73,7 @@ void ClientSlot::set_learning(bool learning) noexcept {
 
 std::uint64_t ClientSlot::launches() const noexcept {
   std::uint64_t sum = 0;
-  for (const shm::EntryCounters& entry : slot_.entries) sum += entry.launches();
+  for (std::size_t i = 0; i < shm::kEntryNames.size(); ++i) sum += slot_.entries[i].launches();
   return sum;
 }
 

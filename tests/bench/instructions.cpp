@@ -1,7 +1,7 @@
-// Counts the instructions of launches with an open gate, and of queries and records of events as
-// allocators and NCCL make them, by single-stepping, and those of them that lock the bus, which are
-// the dearest ones. Unlike a time, the counts do not depend on the machine's load. They are
-// printed, not asserted.
+// Counts the instructions of launches with an open gate, of jobs, and of queries and records of
+// events as allocators and NCCL make them, by single-stepping, and those of them that lock the bus
+// or call the system, which are the dearest ones. Unlike a time, the counts do not depend on the
+// machine's load. They are printed, not asserted.
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/user.h>
@@ -12,6 +12,7 @@
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <string>
 
 #include "base/child.hpp"
@@ -28,6 +29,10 @@ void launch() { ::cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr,
 
 void query() { ::cuEventQuery(nullptr); }
 void record() { ::cuEventRecord(nullptr, nullptr); }
+void job() {
+  launch();
+  ::cuStreamSynchronize(nullptr);
+}
 
 /// So many launches are counted: with device:4, each fourth one puts a wait.
 constexpr int kCounted = 8;
@@ -56,6 +61,7 @@ int run_traced() {
   raise(SIGSTOP);
   const std::string traced = std::getenv("SLUICE_TRACED");
   traced == "query"    ? call_counted<query>()
+  : traced == "job"    ? call_counted<job>()
   : traced == "record" ? call_counted<record>()
                        : call_counted<launch>();
   return 0;
@@ -82,6 +88,10 @@ bool locks(const std::array<unsigned char, 8>& bytes) {
   return bytes[0] == kLock || exchange;
 }
 
+bool calls_system(const std::array<unsigned char, 8>& bytes) {
+  return bytes[0] == 0x0f && bytes[1] == 0x05;
+}
+
 int count_instructions(const char* label, const std::vector<std::string>& variables) {
   base::ChildOptions options;
   options.args = {"/proc/self/exe"};
@@ -99,15 +109,18 @@ int count_instructions(const char* label, const std::vector<std::string>& variab
   constexpr unsigned char kBreakpoint = 0xcc;
   int steps = 0;
   int locked = 0;
+  int system_calls = 0;
   for (auto next = next_instruction(child); next[0] != kBreakpoint;
        next = next_instruction(child)) {
     ++steps;
     locked += locks(next) ? 1 : 0;
+    system_calls += calls_system(next) ? 1 : 0;
     ptrace(PTRACE_SINGLESTEP, child, nullptr, nullptr);
     if (!stopped_by(child, SIGTRAP)) return 1;
   }
-  std::printf("%-28s %6.1f instructions, %4.2f of them locked\n", label,
-              static_cast<double>(steps) / kCounted, static_cast<double>(locked) / kCounted);
+  const auto each = [](int count) { return static_cast<double>(count) / kCounted; };
+  std::printf("%-28s %6.1f instructions, %4.2f of them locked, %4.2f system calls\n", label,
+              each(steps), each(locked), each(system_calls));
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   return 0;
@@ -133,16 +146,19 @@ int main() {
   failed |= count("gate, outranked", "gate");
   failed |= count("device:4, outranked", "device:4");
   failed |= count("device:200us, outranked", "device:200us");
-  for (const std::string call : {"query", "record"}) {
-    std::printf("%s\n",
-                call == "query" ? "one cuEventQuery that finds nothing done" : "one cuEventRecord");
+  const std::map<std::string, const char*> others = {
+      {"query", "one cuEventQuery that finds nothing done"},
+      {"record", "one cuEventRecord"},
+      {"job", "one job of a launch and a cuStreamSynchronize"}};
+  for (const auto& [call, what] : others) {
+    std::printf("%s\n", what);
     failed |= count_instructions("direct call", {"SLUICE_TRACED=" + call});
     const auto count_event = [&](const char* label, const char* priority) {
       return count_instructions(label, {"SLUICE_TRACED=" + call, "SLUICE_GPU_TIME=0", preload,
                                         std::string("SLUICE_PRIORITY=") + priority});
     };
     failed |= count_event("best effort", "0");
-    failed |= count_event("inside a critical job", "100");
+    failed |= count_event("critical", "100");
   }
   return failed;
 }
