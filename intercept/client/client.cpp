@@ -22,11 +22,13 @@ Worker::Sleep Clients::poll() {
   constexpr std::uint64_t kSamplingPeriodNs = 400'000;
   // While launches are measured for the GPU time only.
   constexpr std::uint64_t kCountingPeriodNs = 2'000'000;
-  // Jobs that follow each other closely find the poller awake and need not wake it.
+  // Jobs that follow each other closely find the poller awake and need not wake it, also if they
+  // are over before it has looked.
   constexpr std::uint64_t kStayAwakeNs = 100'000'000;
   constexpr std::uint64_t kIdleNs = 1'000'000'000;
   const bool hinted = hinted_.exchange(false);
   bool active = false;
+  bool begun = false;
   bool learning = false;
   for_each([&](Client& client) {
     if (g_process.leaving.load()) return;
@@ -35,10 +37,11 @@ Worker::Sleep Clients::poll() {
       last_sampled_ns_ = base::monotonic_ns();
       learning = learning || client.must_pace();
     }
-    active = active || client.jobs().need_polling();
+    active = client.jobs().need_polling() || active;
+    begun = client.jobs().has_begun() || begun;
   });
   const std::uint64_t now = base::monotonic_ns();
-  if (active) last_active_ns_ = now;
+  if (active || begun) last_active_ns_ = now;
   if (active && hinted) return {kHintedPeriodNs, false};
   if (learning) return {kSamplingPeriodNs, false, true};
   if (now - last_active_ns_ < kStayAwakeNs) return {kPeriodNs, false, true};

@@ -114,6 +114,9 @@ class Jobs {
   void poll(bool hinted = false);
   /// Whether a job runs whose end only poll() can find.
   [[nodiscard]] bool need_polling() const noexcept;
+  /// For the polling thread: whether a job that woke it has begun since the last call. The job may
+  /// be over.
+  [[nodiscard]] bool has_begun() noexcept { return began_.exchange(false); }
 
   /// For the watcher: the target that the board asks for. Allocates nothing.
   void take_target() noexcept;
@@ -212,8 +215,9 @@ class Jobs {
   std::uint64_t launches_at_begin_ = 0;        ///< Of the open job.
   std::uint64_t number_ = 0;                   ///< Of the open job, from 1; for the trace.
   std::atomic<bool> transparent_{false};
-  bool counted_ = false;  ///< In Process::open_jobs.
-  StreamList busy_;       ///< Streams that were given work since the transparent job began.
+  std::atomic<bool> began_{false};  ///< See has_begun().
+  bool counted_ = false;            ///< In Process::open_jobs.
+  StreamList busy_;  ///< Streams that were given work since the transparent job began.
   std::uint64_t launches_at_last_poll_ = 0;
   static constexpr int kLooks = 8;
   StreamList ended_;    ///< Streams that were busy in this transparent job, or in the last one.
