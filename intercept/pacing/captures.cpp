@@ -18,10 +18,12 @@ struct Capture {
 
 namespace {
 
-/// Whether it began on the stream to which the calling thread refers by this handle.
-bool is_of(const Capture& capture, CUstream stream) noexcept {
+/// Whether it began on the stream to which the calling thread, in its current context, refers by
+/// this handle.
+bool is_of(const Capture& capture, CUstream stream, CUcontext current) noexcept {
   return capture.origin == stream &&
-         (stream != CU_STREAM_PER_THREAD || capture.thread == thread_id());
+         (stream != CU_STREAM_PER_THREAD ||
+          (capture.thread == thread_id() && capture.context == current));
 }
 
 /// The caller holds the lock.
@@ -80,7 +82,7 @@ void capture_begun(CUstream stream) noexcept {
       new (std::nothrow) Capture{stream, current_context(), thread_id(), 0, nullptr};
   if (made == nullptr) return captures_are_unseen();
   const std::lock_guard lock(g_process.captures.mutex);
-  erase_where([stream](const Capture& before) { return is_of(before, stream); });
+  erase_where([=](const Capture& before) { return is_of(before, stream, made->context); });
   made->next = g_process.captures.first;
   g_process.captures.first = made;
   g_process.captures.open.fetch_add(1);
@@ -89,8 +91,9 @@ void capture_begun(CUstream stream) noexcept {
 /// An end on the wrong stream or thread does not end the capture.
 void capture_ended(CUstream stream) noexcept {
   if (!any_capture_open() || is_capturing(stream)) return;
+  const CUcontext current = current_context();
   const std::lock_guard lock(g_process.captures.mutex);
-  erase_where([stream](const Capture& capture) { return is_of(capture, stream); });
+  erase_where([=](const Capture& capture) { return is_of(capture, stream, current); });
 }
 
 CaptureIds captures_of(CUstream stream) noexcept {

@@ -291,6 +291,25 @@ TEST_F(Devices, ARefusedWaitIsCountedAsSuchAndAskedForAgain) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
+// Prevents: launches into a capture are held or get waits, because the thread has ended the capture
+// of its default stream on another device, which has the same name.
+TEST_F(Devices, AThreadCapturesItsDefaultStreamsOnBoth) {
+  attach_both("gate", 0);
+  const auto begin = [] {
+    return ::cuStreamBeginCapture_v2(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED);
+  };
+  CUgraph graph = nullptr;
+  ASSERT_EQ(begin(), CUDA_SUCCESS);
+  ASSERT_EQ(::cuCtxSetCurrent(first_), CUDA_SUCCESS);
+  ASSERT_EQ(begin(), CUDA_SUCCESS);
+  ASSERT_EQ(::cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph), CUDA_SUCCESS);
+  ASSERT_EQ(::cuCtxSetCurrent(second_), CUDA_SUCCESS);
+  launch(CU_STREAM_PER_THREAD);
+  ASSERT_EQ(::cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph), CUDA_SUCCESS);
+  EXPECT_EQ(fake::nodes(graph), "K");
+  EXPECT_EQ(other_slot_->entries[0].value(Count::kCaptured), 1U);
+}
+
 // Prevents: gates that stay open for an announced job, because a job with open gates runs when they
 // should close; and an open time that counts from the start of the machine.
 TEST_F(Devices, AnAnnouncedJobClosesTheGatesOfAnOpenJob) {

@@ -33,7 +33,7 @@ CUcontext State::current() {
 CUstream_st* State::find_stream(CUstream handle) {
   if (handle == nullptr || handle == CU_STREAM_LEGACY) return &legacy;
   if (handle == CU_STREAM_PER_THREAD) {
-    CUstream_st*& stream = this_thread().stream;
+    CUstream_st*& stream = this_thread().streams[current()];
     if (stream == nullptr) {
       stream = per_thread.emplace_back(std::make_unique<CUstream_st>()).get();
       stream->id = next_stream_id++;
@@ -334,7 +334,7 @@ void finish(CUstream stream, std::uint64_t operations) {
 void finish_all() {
   const std::lock_guard lock(state().mutex);
   state().legacy.done = state().legacy.submitted;
-  if (this_thread().stream) this_thread().stream->done = this_thread().stream->submitted;
+  for (const auto& [context, stream] : this_thread().streams) stream->done = stream->submitted;
   for (const auto& stream : state().streams) stream->done = stream->submitted;
   state().changed.notify_all();
 }

@@ -149,7 +149,7 @@ State& state();
 struct Thread {
   std::vector<CUcontext> contexts;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  CUstream_st* stream = nullptr;  ///< Its per-thread default stream.
+  std::map<CUcontext, CUstream_st*> streams;  ///< Its per-thread default stream of each context.
 };
 Thread& this_thread();
 
