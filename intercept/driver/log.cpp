@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -82,6 +83,33 @@ bool is_standard_error() noexcept {
          (writes_only || is_file_of("SLUICE_STDERR", about));
 }
 
+/// While an object of this class lives, a write(2) of this thread can neither end nor stop the
+/// program: beyond its size limit (SIGXFSZ), as a background job of a terminal with `stty tostop`
+/// (SIGTTOU), or into a pipe whose reader has just ended (SIGPIPE).
+class HarmlessWrites {
+ public:
+  HarmlessWrites() noexcept {
+    sigset_t pending;  // of the program
+    sigpending(&pending);
+    sigemptyset(&harmful_);
+    for (const int signal : {SIGXFSZ, SIGTTOU, SIGPIPE}) {
+      if (sigismember(&pending, signal) == 0) sigaddset(&harmful_, signal);
+    }
+    pthread_sigmask(SIG_BLOCK, &harmful_, &before_);
+  }
+  ~HarmlessWrites() {
+    constexpr timespec kNow{0, 0};
+    while (sigtimedwait(&harmful_, nullptr, &kNow) > 0) continue;
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  HarmlessWrites(const HarmlessWrites&) = delete;
+  HarmlessWrites& operator=(const HarmlessWrites&) = delete;
+
+ private:
+  sigset_t harmful_;
+  sigset_t before_;
+};
+
 }  // namespace
 
 Line::Line(Level level) noexcept : wanted_(level <= level_wanted()) {
@@ -98,6 +126,7 @@ Line::~Line() {
   // and a pipe without a reader raises SIGPIPE. A line fits PIPE_BUF, so a write is never partial.
   pollfd out{STDERR_FILENO, POLLOUT, 0};
   if (is_standard_error() && poll(&out, 1, 0) == 1 && out.revents == POLLOUT) {
+    const HarmlessWrites harmless;
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text_.data(), size_);
   }
   errno = saved_errno;

@@ -2,10 +2,13 @@
 // 2 of its own, which gets a warning because the session has no controller.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <array>
@@ -54,6 +57,26 @@ class StandardError : public Session {
     const ssize_t got = read(fd, text.data(), text.size());
     text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
     return text;
+  }
+  /// Whether a background job of a terminal with `stty tostop` goes on after a warning.
+  static bool goes_on_in_background(const char* terminal) {
+    setsid();
+    const int tty = open(terminal, O_RDWR);  // the terminal of this session from now on
+    termios settings{};
+    tcgetattr(tty, &settings);
+    settings.c_lflag |= TOSTOP;
+    tcsetattr(tty, TCSANOW, &settings);
+    const pid_t job = fork();
+    if (job == 0) {
+      setpgid(0, 0);
+      dup2(tty, STDERR_FILENO);
+      launch();
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(job, &status, WUNTRACED);
+    if (WIFSTOPPED(status)) kill(job, SIGKILL);
+    return WIFEXITED(status);
   }
   static std::array<int, 2> socket_pair() {
     std::array<int, 2> ends{};
@@ -124,6 +147,30 @@ TEST_F(StandardError, MayBeOpenForReadingIfExecNamesIt) {
   EXPECT_TRUE(warned(in_named("temporary", When::kBefore)));
   EXPECT_EQ(in_named("database", When::kBefore), "");
   EXPECT_EQ(in_named("later", When::kAfter), "") << "the inode of a deleted file comes back";
+}
+
+// Prevents: a warning ends a program whose file of errors has its full size (SIGXFSZ).
+TEST_F(StandardError, ThatIsFullEndsNobody) {
+  choose("gate");
+  run(When::kBefore, [this] {
+    const rlimit none{0, RLIM_INFINITY};
+    setrlimit(RLIMIT_FSIZE, &none);
+    return open(own_session_.file("full").c_str(), O_WRONLY | O_CREAT, 0600);
+  });
+}
+
+// Prevents: a warning stops a program that runs in the background and writes nothing itself
+// (SIGTTOU).
+TEST_F(StandardError, OfABackgroundJobStopsNobody) {
+  choose("gate");
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_EQ(grantpt(terminal) + unlockpt(terminal), 0);
+  const std::string name = ptsname(terminal);
+  const pid_t child = fork();
+  if (child == 0) _exit(goes_on_in_background(name.c_str()) ? 0 : 1);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 // A connection to a server is the program's, unless systemd says that it is the journal.
