@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "intercept/driver/log.hpp"
@@ -93,7 +94,8 @@ void Watcher::sleep() noexcept {
   std::array<pollfd, kMaxWatched> watch{};
   const auto count = welcomed_.load();
   for (std::uint32_t i = 0; i < count; ++i) watch[i] = {watched_[i].link.fd(), POLLRDHUP, 0};
-  poll(watch.data(), count, kTickMs);
+  const bool refused = poll(watch.data(), count, kTickMs) < 0 && errno == EINVAL;
+  if (refused) poll(nullptr, 0, kTickMs);  // RLIMIT_NOFILE is below the number of descriptors
 }
 
 void Watcher::welcome(Watched& watched) noexcept {
