@@ -49,6 +49,17 @@ CUresult hook(Of<Kind::kCapture>, Real real, CUstream stream, CUgraph* graph) {
   return end_capture(named<entry>(stream), graph, [&] { return (*real)(stream, graph); });
 }
 
+/// The stream may join a capture. A query that has found that it does not capture would break the
+/// capture. The call may wait for the GPU.
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kCapture>, Real real, CUstream stream, CUevent event, unsigned flags) {
+  if (!any_capture_open() || in_forked_child()) return (*real)(stream, event, flags);
+  CancellableBan quiet = CancellableBan::about_stream(named<entry>(stream));
+  const CUresult result = (*real)(stream, event, flags);
+  quiet.lift();
+  return result;
+}
+
 // --- Graph: instantiation -----------------------------------------------------------------------
 
 inline GpuSize gpu_size(CUdevice device) noexcept {

@@ -102,6 +102,28 @@ TEST_F(Capturing, ACaptureWaitsForAQueryOfItsStream) {
   EXPECT_NE(end(stream), nullptr);
 }
 
+// A second stream joins a capture when it waits for an event of it. Prevents: a poll has found that
+// the stream does not capture, and breaks the capture by the query that follows.
+TEST_F(Capturing, AStreamThatJoinsACaptureWaitsForAQueryOfIt) {
+  attach("gate", 5);
+  CUstream stream = make_stream();
+  CUstream joins = make_stream();
+  CUevent event = nullptr;
+  ASSERT_EQ(::cuEventCreate(&event, 0), CUDA_SUCCESS);
+  begin(stream);
+  ASSERT_EQ(::cuEventRecord(event, stream), CUDA_SUCCESS);
+  fake::pause();
+  launch(joins);
+  fake::stall_return(Id::cuStreamIsCapturing);
+  ASSERT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+  std::thread joining([=] { ::cuStreamWaitEvent(joins, event, 0); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  fake::unstall();
+  joining.join();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_NE(end(stream), nullptr);
+}
+
 // A capture gives the GPU no work, so a hold would stop the program for nothing.
 TEST_F(Capturing, NothingIsHeldInACapture) {
   attach("gate");
