@@ -202,6 +202,18 @@ CUresult hook(Of<Kind::kRecord>, Real real, CUevent event, Rest... rest) {
   return (*real)(event, rest...);
 }
 
+// --- The current context ------------------------------------------------------------------------
+
+/// The context that the thread has set last, if we saw the call. Some programs set the same context
+/// before each launch.
+inline constinit thread_local CUcontext t_context = nullptr;
+
+inline void context_is(CUcontext context) noexcept {
+  if (context != nullptr && context == t_context) return;
+  t_context = context;
+  t_streams.forget_default_streams();
+}
+
 // --- What ends ----------------------------------------------------------------------------------
 
 /// For records that were taken out. `gone`: their events end with the context. The caller holds a
@@ -274,6 +286,7 @@ CUresult end_context(CUcontext context, Call call) {
   const CUresult result = call();
   ending.returned(result == CUDA_SUCCESS);
   quiet.lift();
+  context_is(nullptr);  // the thread may have been in this one, and the next may have its handle
   return result;
 }
 
@@ -352,17 +365,7 @@ CUresult hook(Of<Kind::kUnload>, Real real, Code code) {
   return (*real)(code);
 }
 
-// --- The current context ------------------------------------------------------------------------
-
-/// The context that the thread has set last, if we saw the call. Some programs set the same context
-/// before each launch.
-inline constinit thread_local CUcontext t_context = nullptr;
-
-inline void context_is(CUcontext context) noexcept {
-  if (context != nullptr && context == t_context) return;
-  t_context = context;
-  t_streams.forget_default_streams();
-}
+// --- Contexts that begin, and become current ----------------------------------------------------
 
 /// The entries that make a context name its device last.
 inline CUdevice made_on(CUcontext) noexcept { return -1; }

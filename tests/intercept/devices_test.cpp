@@ -291,6 +291,24 @@ TEST_F(Devices, ARefusedWaitIsCountedAsSuchAndAskedForAgain) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
+// Prevents: launches count for the device on which the thread was before. Its context has the
+// handle of one that the thread had, and has ended.
+TEST_F(Devices, AContextMayHaveTheHandleOfOneThatEnded) {
+  attach_both("gate", 0);
+  CUcontext ended = nullptr;
+  ASSERT_EQ(::cuCtxCreate_v2(&ended, 0, 1), CUDA_SUCCESS);
+  ASSERT_EQ(::cuCtxSetCurrent(ended), CUDA_SUCCESS);
+  ASSERT_EQ(::cuCtxDestroy_v2(ended), CUDA_SUCCESS);
+  launch();  // on the first device
+  CUcontext made = nullptr;
+  std::thread([&made] { ::cuCtxCreate_v2(&made, 0, 1); }).join();
+  ASSERT_EQ(made, ended);
+  ASSERT_EQ(::cuCtxSetCurrent(made), CUDA_SUCCESS);
+  const std::uint64_t before = other_slot_->entries[0].launches();
+  launch();
+  EXPECT_EQ(other_slot_->entries[0].launches(), before + 1);
+}
+
 // Prevents: launches into a capture are held or get waits, because the thread has ended the capture
 // of its default stream on another device, which has the same name.
 TEST_F(Devices, AThreadCapturesItsDefaultStreamsOnBoth) {

@@ -185,9 +185,15 @@ SLUICE_FAKE_ENTRY(cuDevicePrimaryCtxRetain, CUcontext* context, CUdevice device)
   ++(*context)->retained;
   return CUDA_SUCCESS;
 }
+/// The handle of a context that has ended is given out again.
 inline CUresult make_context(CUcontext* context, CUdevice device) {
-  state().contexts.push_back(std::make_unique<CUctx_st>(CUctx_st{device, false, true, 0}));
-  *context = state().contexts.back().get();
+  auto& contexts = state().contexts;
+  const auto ended = std::find_if(contexts.begin(), contexts.end(),
+                                  [](const auto& made) { return !made->alive && !made->primary; });
+  auto& made =
+      ended == contexts.end() ? contexts.emplace_back(std::make_unique<CUctx_st>()) : *ended;
+  *made = CUctx_st{device, false, true, 0};
+  *context = made.get();
   this_thread().contexts.push_back(*context);
   return CUDA_SUCCESS;
 }
