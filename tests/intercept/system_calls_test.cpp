@@ -1,20 +1,34 @@
-// Jobs that are over before a thread of ours has woken up: they must not pay for that thread.
+// What a program pays in system calls and in waking threads of ours.
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/intercept/session.hpp"
+
+namespace {
+std::atomic<int> g_asked{0};
+}  // namespace
+
+/// Whether this is a forked child: the interposer asks here.
+extern "C" __attribute__((visibility("default"))) pid_t getpid() noexcept {
+  ++g_asked;
+  return static_cast<pid_t>(syscall(SYS_getpid));
+}
 
 namespace sluice::intercept::test {
 namespace {
 
 using namespace std::chrono_literals;
 
-using ShortJobs = Session;
+using SystemCalls = Session;
 
 /// How often the thread of this process with this name has gone to sleep.
 std::uint64_t sleeps_of(const std::string& thread) {
@@ -36,7 +50,7 @@ std::uint64_t sleeps_of(const std::string& thread) {
 
 // Prevents: each job of a critical program wakes the poller, and then waits for the lock that the
 // poller has taken.
-TEST_F(ShortJobs, FindThePollerAwake) {
+TEST_F(SystemCalls, ShortJobsFindThePollerAwake) {
   attach("gate", 5);
   CUstream stream = make_stream();
   const std::uint64_t before = sleeps_of("sluice-poll");
@@ -51,6 +65,17 @@ TEST_F(ShortJobs, FindThePollerAwake) {
   const auto took = std::chrono::steady_clock::now() - begin;
   const auto ms = static_cast<std::uint64_t>(took / 1ms);
   EXPECT_LT(sleeps_of("sluice-poll") - before, kJobs / 2 + ms) << "it looks once in a ms";
+}
+
+// A thread remembers 16 streams. Prevents: each launch of a program with more asks twice whether it
+// runs in a forked child, which is most of what the launch costs.
+TEST_F(SystemCalls, ALaunchIntoOneOfManyStreamsMakesOne) {
+  attach("gate");
+  std::vector<CUstream> streams(64);
+  for (CUstream& stream : streams) launch(stream = make_stream());
+  g_asked.store(0);
+  for (CUstream stream : streams) launch(stream);
+  EXPECT_LT(g_asked.load(), 80);
 }
 
 }  // namespace
