@@ -164,17 +164,18 @@ inline std::uint64_t given_before(CUevent event) noexcept {
 
 template <Entry entry, class Real, class... Args>
 CUresult wait_in_call(Real real, Args... args) {
-  Interposer* const self = with_clients();
-  Client* const client = self != nullptr ? self->client_that_waits() : nullptr;
+  Interposer* const self = Interposer::existing();
+  const bool attached = self != nullptr && self->clients().count() != 0;
+  Client* const client = attached ? self->client_that_waits() : nullptr;
+  const auto job_open = [] { return g_process.open_jobs.load(std::memory_order_relaxed) != 0; };
+  const bool counts = client != nullptr && client->jobs().waits_matter();
+  if ((!counts && !job_open()) || with_clients() == nullptr) return (*real)(args...);
   Jobs::Wait wait;
-  if (client != nullptr) wait = client->jobs().wait_begins(kEnds<entry>);
+  if (counts) wait = client->jobs().wait_begins(kEnds<entry>);
   if (wait.since_ns != 0) wait.given = given_before(args...);
   const CUresult result = (*real)(args...);
   if (wait.since_ns != 0) client->jobs().wait_returned(wait, result, kEnds<entry>);
-  const bool matters = g_process.open_jobs.load(std::memory_order_relaxed) != 0;
-  if (kEnds<entry> && result == CUDA_SUCCESS && matters && self != nullptr) {
-    self->work_may_be_done();
-  }
+  if (kEnds<entry> && result == CUDA_SUCCESS && job_open()) self->work_may_be_done();
   return result;
 }
 

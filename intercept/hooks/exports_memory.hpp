@@ -15,12 +15,17 @@ namespace sluice::intercept {
 
 using Table = HeldMemory::Table;
 
-/// Null if nothing of ours may run, or if there is no memory for it.
-inline HeldMemory* held_memory() noexcept {
-  if (in_forked_child()) return nullptr;
+/// Null if there is no memory for it. The caller has asked in_forked_child(), which makes a system
+/// call.
+inline HeldMemory* held_memory_no_child() noexcept {
   HeldMemory* held = nullptr;
   if_memory_lasts([&] { held = &Interposer::instance().held_memory(); });
   return held;
+}
+
+/// Null if nothing of ours may run, or if there is no memory for it.
+inline HeldMemory* held_memory() noexcept {
+  return in_forked_child() ? nullptr : held_memory_no_child();
 }
 
 /// The device of a context; -1 if nothing of ours may run, or if there is no context.
@@ -30,9 +35,9 @@ inline CUdevice device_that_counts(CUcontext context) noexcept {
 
 /// held_memory() for a call that takes memory of a device, or asks how much there is; null for no
 /// device. If there may be a limit, the client attaches first: only the controller knows that of a
-/// site, and users look for theirs in `sluice status`.
+/// site, and users look for theirs in `sluice status`. The caller has asked in_forked_child().
 inline HeldMemory* limited_memory(CUdevice device) noexcept {
-  HeldMemory* const held = device < 0 ? nullptr : held_memory();
+  HeldMemory* const held = device < 0 ? nullptr : held_memory_no_child();
   if (held != nullptr && Interposer::instance().may_limit_memory()) {
     Interposer::instance().client_on(device, true);
   }
@@ -148,7 +153,8 @@ CUresult hook(Of<Kind::kMemory>, Real real, unsigned long long what) {
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kMemory>, Real real, CUmemGenericAllocationHandle* handle, std::size_t bytes,
               const CUmemAllocationProp* prop, unsigned long long flags) {
-  const bool on_device = prop != nullptr && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  const bool on_device =
+      prop != nullptr && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !in_forked_child();
   HeldMemory* const held = on_device ? limited_memory(prop->location.id) : nullptr;
   if (held == nullptr) return (*real)(handle, bytes, prop, flags);
   const CUdevice device = prop->location.id;

@@ -89,6 +89,8 @@ class Jobs {
     Wait wait_;
   };
 
+  /// Whether waits for the GPU are counted.
+  [[nodiscard]] bool waits_matter() const noexcept;
   /// Bracket a call that waits for work and ends no job itself. `surely`: it may close the gates.
   /// A call that only may wait counts if it took long.
   [[nodiscard]] Wait wait_begins(bool surely = true) noexcept {
@@ -154,7 +156,6 @@ class Jobs {
   [[nodiscard]] std::optional<bool> is_done(const Asked& asked) noexcept;
   [[nodiscard]] bool knows(const Asked& asked) const noexcept;
   [[nodiscard]] bool hold_others() const noexcept;
-  [[nodiscard]] bool waits_matter() const noexcept;
   [[nodiscard]] bool ends_matter() const noexcept;
   void open_transparent(std::uint64_t kind = 0) noexcept;
   void close_transparent(bool by_wait = false) noexcept;

@@ -53,8 +53,8 @@ std::uint64_t sleeps_of(const std::string& thread) {
 TEST_F(SystemCalls, ShortJobsFindThePollerAwake) {
   attach("gate", 5);
   CUstream stream = make_stream();
-  const std::uint64_t before = sleeps_of("sluice-poll");
-  ASSERT_NE(before, 0U);
+  std::uint64_t before = 0;
+  ASSERT_TRUE(eventually([&before] { return (before = sleeps_of("sluice-poll")) != 0; }));
   constexpr std::uint64_t kJobs = 1000;
   const auto begin = std::chrono::steady_clock::now();
   for (std::uint64_t i = 0; i < kJobs; ++i) {
@@ -76,6 +76,32 @@ TEST_F(SystemCalls, ALaunchIntoOneOfManyStreamsMakesOne) {
   g_asked.store(0);
   for (CUstream stream : streams) launch(stream);
   EXPECT_LT(g_asked.load(), 80);
+}
+
+// Prevents: each copy and each wait of a program whose waits nobody counts asks whether it runs in
+// a forked child.
+TEST_F(SystemCalls, WaitsThatNobodyCountsMakeNone) {
+  attach("gate");
+  CUstream stream = make_stream();
+  CUevent event = nullptr;
+  ASSERT_EQ(::cuEventCreate(&event, 0), CUDA_SUCCESS);
+  g_asked.store(0);
+  for (int i = 0; i < 50; ++i) {
+    ::cuMemcpyAsync(0x1000, 0x2000, 8, stream);
+    ::cuEventSynchronize(event);
+  }
+  EXPECT_LT(g_asked.load(), 20);
+}
+
+TEST_F(SystemCalls, AnAllocationMakesOneAndItsEndToo) {
+  attach("gate");
+  g_asked.store(0);
+  for (int i = 0; i < 50; ++i) {
+    CUdeviceptr at = 0;
+    ASSERT_EQ(::cuMemAlloc_v2(&at, 8), CUDA_SUCCESS);
+    ASSERT_EQ(::cuMemFree_v2(at), CUDA_SUCCESS);
+  }
+  EXPECT_LT(g_asked.load(), 120);
 }
 
 }  // namespace
