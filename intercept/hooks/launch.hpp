@@ -77,7 +77,7 @@ inline bool pass(Entry entry, CUstream stream) noexcept {
   if (known->exclusive) [[likely]] {
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   } else {
-    count.fetch_add(1, std::memory_order_relaxed);
+    count.fetch_add(1);  // nobody who ends a job has to order it (order_launch_counts)
   }
   std::atomic_signal_fence(std::memory_order_seq_cst);
   const bool due = t_streams.draws[draw_of(entry)].count() ||

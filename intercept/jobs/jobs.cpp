@@ -346,7 +346,7 @@ void Jobs::open_transparent(std::uint64_t kind) noexcept {
   if (!ends_matter()) return;
   counted_ = true;
   g_process.open_jobs.fetch_add(1, std::memory_order_relaxed);
-  began_.store(true);
+  began_.store(true, std::memory_order_relaxed);
   poller_.wake();
 }
 
