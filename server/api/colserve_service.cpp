@@ -1,13 +1,14 @@
 #include "server/api/colserve_service.hpp"
 
 #include <array>
+#include <future>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "server/api/call_state.hpp"
 #include "server/api/descriptions.hpp"
 #include "server/api/grpc_status.hpp"
+#include "server/api/message.hpp"
 #include "server/api/refusal.hpp"
 #include "server/api/request_rules.hpp"
 
@@ -66,133 +67,117 @@ Request decode(const colserve::InferRequest& from, const ModelMetadata& metadata
   return request;
 }
 
-/// One Inference. gRPC keeps the message and the response as long as the call. Deletes itself in
-/// OnDone().
-class Call final : public grpc::ServerUnaryReactor {
+/// One Inference. Keeps the parsed message, because the tensors point into it.
+class InferenceCall final : public GenericCall::Handler {
  public:
-  Call(Service& service, Activity& activity, grpc::CallbackServerContext& context,
-       const colserve::InferRequest& from, colserve::InferResult& response)
-      : active_(activity),
-        context_(context),
-        response_(response),
-        memory_(service.memory()),
-        bytes_(from.SpaceUsedLong()) {
+  InferenceCall(Service& service, Activity& activity, GenericCall& call)
+      : active_(activity), service_(service), call_(call), memory_(service.memory()) {}
+
+ private:
+  void has_read(bool ok) override {
+    if (!ok) return call_.finish({grpc::StatusCode::INVALID_ARGUMENT, "the call has no message"});
     try {
+      if (!parse(call_.message(), from_)) refuse("the message is not an InferRequest");
+      bytes_ = from_.SpaceUsedLong();
       if (!memory_.resize(bytes_)) throw Refusal{memory_full()};
-      Request request = decode(from, model_metadata(service, from.model(), ""));
-      cancel_.set(service.infer(
+      Request request = decode(from_, model_metadata(service_, from_.model(), ""));
+      call_.cancels(service_.infer(
           std::move(request),
           [this](const Status& status, const Response& result) { answer(status, result); }));
     } catch (const Refusal& refusal) {
-      service.refused(from.model(), with_reason(refusal.status, "malformed"));
-      Finish(to_grpc(refusal.status, context_));
+      service_.refused(from_.model(), with_reason(refusal.status, "malformed"));
+      call_.finish(to_grpc(refusal.status, call_.context()));
     }
   }
 
- private:
   void answer(const Status& status, const Response& result) {
-    if (!status.ok()) return Finish(to_grpc(status, context_));
-    // gRPC makes a copy of the message to send it.
+    if (!status.ok()) return call_.finish(to_grpc(status, call_.context()));
+    // The message is copied to be sent.
     for (const engine::Tensor& output : result.outputs) bytes_ += 2 * output.data.size();
-    if (!memory_.resize(bytes_)) return Finish(to_grpc(memory_full(), context_));
-    response_.set_result("ok");
+    if (!memory_.resize(bytes_)) return call_.finish(to_grpc(memory_full(), call_.context()));
+    colserve::InferResult response;
+    response.set_result("ok");
     for (const engine::Tensor& output : result.outputs) {
-      auto& to = *response_.add_outputs();
+      auto& to = *response.add_outputs();
       to.set_dtype(name_of(output.type));
       to.mutable_shape()->Assign(output.shape.begin(), output.shape.end());
       to.set_data(output.data.data(), output.data.size());
     }
-    Finish(grpc::Status::OK);
+    call_.message() = serialized(response);
+    call_.write_and_finish();
   }
 
-  void OnCancel() override { cancel_.cancel(); }
-  void OnDone() override { delete this; }
-
   const Activity::Call active_;
-  grpc::CallbackServerContext& context_;
-  colserve::InferResult& response_;
-  ByteBudget::Share memory_;  ///< Of the message and the response, as long as gRPC keeps them.
+  Service& service_;
+  GenericCall& call_;
+  colserve::InferRequest from_;
+  ByteBudget::Share memory_;  ///< Of both messages, until the call ends.
   std::size_t bytes_ = 0;
-  CancelOnce cancel_;
 };
-
-grpc::ServerUnaryReactor* finish(grpc::CallbackServerContext& context, const grpc::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
-  reactor->Finish(status);
-  return reactor;
-}
 
 }  // namespace
 
-ColserveService::Reactor* ColserveService::refused(Context& context, Right right) const {
-  const server::Status status = check_access(access_, right, context);
-  return status.ok() ? nullptr : finish(context, to_grpc(status, context));
+std::unique_ptr<GenericCall::Handler> inference_call(Service& service, Activity& activity,
+                                                     GenericCall& call) {
+  return std::make_unique<InferenceCall>(service, activity, call);
 }
 
-ColserveService::Reactor* ColserveService::GetServerStatus(
-    Context* context, const colserve::EmptyRequest* /*request*/, colserve::ServerStatus* response) {
-  if (Reactor* const no = refused(*context, Right::kProbe)) return no;
+grpc::Status ColserveService::checked(Context& context, Right right) const {
+  return to_grpc(check_access(access_, right, context), context);
+}
+
+grpc::Status ColserveService::GetServerStatus(Context* context,
+                                              const colserve::EmptyRequest* /*request*/,
+                                              colserve::ServerStatus* response) {
+  if (auto no = checked(*context, Right::kProbe); !no.ok()) return no;
   response->set_status(served_.ready() ? "running" : "not ready");
-  return finish(*context, grpc::Status::OK);
+  return grpc::Status::OK;
 }
 
-ColserveService::Reactor* ColserveService::Shutdown(Context* context,
-                                                    const colserve::EmptyRequest* /*request*/,
-                                                    colserve::EmptyRequest* /*response*/) {
-  if (Reactor* const no = refused(*context, Right::kControl)) return no;
-  // The drain that follows waits for this call, too.
-  Reactor* reactor = finish(*context, grpc::Status::OK);
-  served_.shut_down();
-  return reactor;
+grpc::Status ColserveService::Shutdown(Context* context, const colserve::EmptyRequest* /*request*/,
+                                       colserve::EmptyRequest* /*response*/) {
+  if (auto no = checked(*context, Right::kControl); !no.ok()) return no;
+  served_.shut_down();  // The drain that follows waits for this call, too.
+  return grpc::Status::OK;
 }
 
-ColserveService::Reactor* ColserveService::Inference(Context* context,
-                                                     const colserve::InferRequest* request,
-                                                     colserve::InferResult* response) {
-  if (Reactor* const no = refused(*context, Right::kUse)) return no;
-  return new Call(served_, activity_, *context, *request, *response);
-}
-
-ColserveService::Reactor* ColserveService::Train(Context* context,
-                                                 const colserve::TrainRequest* request,
-                                                 colserve::TrainResult* response) {
-  if (Reactor* const no = refused(*context, Right::kControl)) return no;
-  // The call lasts as long as the job. The job goes on without a client that has left.
-  Reactor* reactor = context->DefaultReactor();
+grpc::Status ColserveService::Train(Context* context, const colserve::TrainRequest* request,
+                                    colserve::TrainResult* response) {
+  if (auto no = checked(*context, Right::kControl); !no.ok()) return no;
+  // The call, and a thread of gRPC's, last as long as the job. The job goes on without a client
+  // that has left.
+  std::promise<server::Status> ended;
   served_.train({request->model(), request->args(), request->id()},
-                [context, response, reactor](const server::Status& status) {
-                  if (status.ok()) response->set_result("train ok");
-                  reactor->Finish(to_grpc(status, *context));
-                });
-  return reactor;
+                [&](const server::Status& status) { ended.set_value(status); });
+  const server::Status status = ended.get_future().get();
+  if (status.ok()) response->set_result("train ok");
+  return to_grpc(status, *context);
 }
 
-ColserveService::Reactor* ColserveService::TrainStop(Context* context,
-                                                     const colserve::TrainRequest* request,
-                                                     colserve::TrainResult* response) {
-  if (Reactor* const no = refused(*context, Right::kControl)) return no;
+grpc::Status ColserveService::TrainStop(Context* context, const colserve::TrainRequest* request,
+                                        colserve::TrainResult* response) {
+  if (auto no = checked(*context, Right::kControl); !no.ok()) return no;
   const server::Status status = served_.stop_training(request->model(), request->id());
   if (status.ok()) response->set_result("stopped");
-  return finish(*context, to_grpc(status, *context));
+  return to_grpc(status, *context);
 }
 
-ColserveService::Reactor* ColserveService::SetScheduler(Context* context,
-                                                        const colserve::SchedulerRequest* request,
-                                                        colserve::SchedulerResult* response) {
-  if (Reactor* const no = refused(*context, Right::kControl)) return no;
+grpc::Status ColserveService::SetScheduler(Context* context,
+                                           const colserve::SchedulerRequest* request,
+                                           colserve::SchedulerResult* response) {
+  if (auto no = checked(*context, Right::kControl); !no.ok()) return no;
   const server::Status status = served_.set_scheduler(request->name());
   if (status.ok()) response->set_name(served_.scheduler());
-  return finish(*context, to_grpc(status, *context));
+  return to_grpc(status, *context);
 }
 
-ColserveService::Reactor* ColserveService::Status(Context* context,
-                                                  const colserve::EmptyRequest* /*request*/,
-                                                  colserve::StatusResult* response) {
-  if (Reactor* const no = refused(*context, Right::kUse)) return no;
+grpc::Status ColserveService::Status(Context* context, const colserve::EmptyRequest* /*request*/,
+                                     colserve::StatusResult* response) {
+  if (auto no = checked(*context, Right::kUse); !no.ok()) return no;
   // The reason why a model was not loaded may have bytes of a damaged file.
   constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
   response->set_json(served_.status().dump(-1, ' ', false, kReplace));
-  return finish(*context, grpc::Status::OK);
+  return grpc::Status::OK;
 }
 
 }  // namespace sluice::server::api

@@ -1,42 +1,47 @@
 #pragma once
+#include <memory>
+
 #include "server/api/access.hpp"
 #include "server/api/activity.hpp"
 #include "server/api/colserve.grpc.pb.h"
+#include "server/api/generic_calls.hpp"
 #include "server/service/service.hpp"
 
 namespace sluice::server::api {
 
-/// The calls of the published server, and our additions to them.
-class ColserveService final : public colserve::ColServe::CallbackService {
+/// Answers one Inference of the published server. service, activity: must live longer.
+[[nodiscard]] std::unique_ptr<GenericCall::Handler> inference_call(Service& service,
+                                                                   Activity& activity,
+                                                                   GenericCall& call);
+
+/// The other calls of the published server, and our additions to them.
+class ColserveService final
+    : public colserve::ColServe::WithGenericMethod_Inference<colserve::ColServe::Service> {
  public:
-  ColserveService(server::Service& service, const Access& access, Activity& activity)
-      : served_(service), access_(access), activity_(activity) {}
+  ColserveService(server::Service& service, const Access& access)
+      : served_(service), access_(access) {}
 
  private:
-  using Context = grpc::CallbackServerContext;
-  using Reactor = grpc::ServerUnaryReactor;
+  using Context = grpc::ServerContext;
 
-  Reactor* GetServerStatus(Context* context, const colserve::EmptyRequest* request,
-                           colserve::ServerStatus* response) override;
-  Reactor* Shutdown(Context* context, const colserve::EmptyRequest* request,
-                    colserve::EmptyRequest* response) override;
-  Reactor* Inference(Context* context, const colserve::InferRequest* request,
-                     colserve::InferResult* response) override;
-  Reactor* Train(Context* context, const colserve::TrainRequest* request,
-                 colserve::TrainResult* response) override;
-  Reactor* TrainStop(Context* context, const colserve::TrainRequest* request,
+  grpc::Status GetServerStatus(Context* context, const colserve::EmptyRequest* request,
+                               colserve::ServerStatus* response) override;
+  grpc::Status Shutdown(Context* context, const colserve::EmptyRequest* request,
+                        colserve::EmptyRequest* response) override;
+  grpc::Status Train(Context* context, const colserve::TrainRequest* request,
                      colserve::TrainResult* response) override;
-  Reactor* SetScheduler(Context* context, const colserve::SchedulerRequest* request,
-                        colserve::SchedulerResult* response) override;
-  Reactor* Status(Context* context, const colserve::EmptyRequest* request,
-                  colserve::StatusResult* response) override;
+  grpc::Status TrainStop(Context* context, const colserve::TrainRequest* request,
+                         colserve::TrainResult* response) override;
+  grpc::Status SetScheduler(Context* context, const colserve::SchedulerRequest* request,
+                            colserve::SchedulerResult* response) override;
+  grpc::Status Status(Context* context, const colserve::EmptyRequest* request,
+                      colserve::StatusResult* response) override;
 
-  /// The reactor of a call that may not be made; else null.
-  Reactor* refused(Context& context, Right right) const;
+  /// Whether the call may be made.
+  grpc::Status checked(Context& context, Right right) const;
 
   server::Service& served_;  // The base class has a Service of its own.
   const Access& access_;
-  Activity& activity_;
 };
 
 }  // namespace sluice::server::api

@@ -3,23 +3,22 @@
 #include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstdlib>
 #include <mutex>
-#include <optional>
 #include <thread>
 
 #include "base/error.hpp"
 #include "server/api/address.hpp"
 #include "server/api/colserve_published.grpc.pb.h"
 #include "server/api/colserve_service.hpp"
+#include "server/api/generic_calls.hpp"
+#include "server/api/health.hpp"
 #include "server/api/infer_call.hpp"
 #include "server/api/kserve_service.hpp"
 #include "server/api/lock_graph.hpp"
@@ -38,35 +37,6 @@ std::shared_ptr<grpc::ServerCredentials> credentials(const Tls& tls) {
   return grpc::SslServerCredentials(options);
 }
 
-/// The answer of grpc.health.v1 to `service`, for the server and for its inference service.
-class Health {
- public:
-  Health(const Service& service, grpc::HealthCheckServiceInterface* answers)
-      : service_(service), answers_(answers), thread_([this](const std::stop_token& stop) {
-          while (!stop.stop_requested()) look(stop);
-        }) {}
-
- private:
-  void look(const std::stop_token& stop) {
-    const bool ready = service_.ready();
-    if (said_ != ready) {
-      answers_->SetServingStatus(ready);
-      answers_->SetServingStatus(inference::GRPCInferenceService::service_full_name(), ready);
-      said_ = ready;
-    }
-    std::unique_lock lock(mutex_);
-    constexpr std::chrono::milliseconds kPause{50};
-    changed_.wait_for(lock, stop, kPause, [] { return false; });
-  }
-
-  const Service& service_;
-  grpc::HealthCheckServiceInterface* const answers_;
-  std::optional<bool> said_;
-  std::mutex mutex_;
-  std::condition_variable_any changed_;
-  std::jthread thread_;
-};
-
 /// gRPC reports to stderr what the caller learns anyway, such as a port in use. protobuf writes a
 /// line for each damaged message, so clients could fill a log. GRPC_VERBOSITY brings the lines
 /// back.
@@ -78,32 +48,28 @@ void silence_libraries() {
 
 /// The published calls under their published name: clients call /ColServe/..., because the
 /// published proto file has no package. Each call goes to `calls`, which must live longer.
-class PublishedColserve final : public ::ColServe::CallbackService {
+class PublishedColserve final
+    : public ::ColServe::WithGenericMethod_Inference<::ColServe::Service> {
  public:
-  explicit PublishedColserve(colserve::ColServe::CallbackService& calls) : calls_(calls) {}
+  explicit PublishedColserve(colserve::ColServe::Service& calls) : calls_(calls) {}
 
  private:
-  using Context = grpc::CallbackServerContext;
-  using Reactor = grpc::ServerUnaryReactor;
+  using Context = grpc::ServerContext;
 
-  Reactor* GetServerStatus(Context* context, const colserve::EmptyRequest* request,
-                           colserve::ServerStatus* response) override {
+  grpc::Status GetServerStatus(Context* context, const colserve::EmptyRequest* request,
+                               colserve::ServerStatus* response) override {
     return calls_.GetServerStatus(context, request, response);
   }
-  Reactor* Shutdown(Context* context, const colserve::EmptyRequest* request,
-                    colserve::EmptyRequest* response) override {
+  grpc::Status Shutdown(Context* context, const colserve::EmptyRequest* request,
+                        colserve::EmptyRequest* response) override {
     return calls_.Shutdown(context, request, response);
   }
-  Reactor* Inference(Context* context, const colserve::InferRequest* request,
-                     colserve::InferResult* response) override {
-    return calls_.Inference(context, request, response);
-  }
-  Reactor* Train(Context* context, const colserve::TrainRequest* request,
-                 colserve::TrainResult* response) override {
+  grpc::Status Train(Context* context, const colserve::TrainRequest* request,
+                     colserve::TrainResult* response) override {
     return calls_.Train(context, request, response);
   }
 
-  colserve::ColServe::CallbackService& calls_;
+  colserve::ColServe::Service& calls_;
 };
 
 }  // namespace
@@ -112,9 +78,28 @@ struct GrpcServer::Parts {
   Parts(Service& service, const Options& options)
       : access(options.access),
         kserve(service, workers, access),
-        colserve(service, access, activity),
+        colserve(service, access),
         published(colserve),
-        generic(service, {options.read_timeout, options.write_timeout}, access, activity) {}
+        health(service),
+        generic(service, access, {options.read_timeout, options.write_timeout}, methods(service)) {}
+
+  GenericCalls::Methods methods(Service& service) {
+    const auto infer = [this, &service](GenericCall& call) {
+      return infer_call(service, activity, call);
+    };
+    const auto inference = [this, &service](GenericCall& call) {
+      return inference_call(service, activity, call);
+    };
+    return {
+        {kModelInfer, {Right::kUse, true, infer}},
+        {"/colserve.ColServe/Inference", {Right::kUse, true, inference}},
+        {"/ColServe/Inference", {Right::kUse, true, inference}},
+        {Health::kCheck,
+         {Right::kProbe, false, [this](GenericCall& call) { return health.check(call); }}},
+        {Health::kWatch,
+         {Right::kProbe, false, [this](GenericCall& call) { return health.watch(call); }}},
+    };
+  }
 
   const Access access;
   Activity activity;
@@ -122,18 +107,17 @@ struct GrpcServer::Parts {
   KserveService kserve;
   ColserveService colserve;
   PublishedColserve published;
+  Health health;
   GenericCalls generic;
   int port = 0;
   std::once_flag stopped;
   std::unique_ptr<grpc::Server> server;
-  std::optional<Health> health;  // Ends before the server.
 };
 
 GrpcServer::GrpcServer(Service& service, const Options& options)
     : parts_(std::make_unique<Parts>(service, options)) {
   silence_libraries();
   switch_off_lock_graph();
-  grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   const std::string address = resolve_address(options.address, "grpc");
   const std::string endpoint = endpoint_text(address, options.port);
@@ -159,7 +143,7 @@ GrpcServer::GrpcServer(Service& service, const Options& options)
   builder.RegisterService(&parts_->kserve);
   builder.RegisterService(&parts_->colserve);
   builder.RegisterService(&parts_->published);
-  builder.RegisterCallbackGenericService(&parts_->generic);
+  parts_->generic.add_to(builder);
   {
     const SocketMode mode(address);
     parts_->server = builder.BuildAndStart();
@@ -169,7 +153,7 @@ GrpcServer::GrpcServer(Service& service, const Options& options)
                          " for gRPC: is the port in use, or the address not of this machine?");
   }
   if (is_unix(address)) parts_->port = 0;
-  parts_->health.emplace(service, parts_->server->GetHealthCheckService());
+  parts_->generic.start();
 }
 
 GrpcServer::~GrpcServer() { stop(std::chrono::milliseconds(0)); }
@@ -192,9 +176,9 @@ void GrpcServer::finish(std::chrono::steady_clock::time_point until) {
 
 void GrpcServer::stop(std::chrono::milliseconds grace) {
   std::call_once(parts_->stopped, [&] {
-    parts_->health.reset();
     parts_->server->Shutdown(std::chrono::system_clock::now() + grace);
     parts_->server->Wait();
+    parts_->generic.end();
   });
 }
 

@@ -14,7 +14,6 @@
 namespace sluice::server::api {
 namespace {
 
-constexpr std::string_view kModelInfer = "/inference.GRPCInferenceService/ModelInfer";
 /// Metadata with which a client names the model before the message arrives.
 constexpr const char* kModelHeader = "sluice-model";
 
@@ -34,104 +33,67 @@ std::uint64_t deadline_ns(const grpc::ServerContextBase& context) {
   return base::monotonic_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(ns, 1));
 }
 
-/// A slow reader gets a second for each 64 KiB, as over HTTP.
-std::chrono::milliseconds write_limit(std::chrono::milliseconds least, std::size_t bytes) {
-  return least + std::chrono::milliseconds(bytes * 1000 / (64 << 10));
-}
-
-/// One ModelInfer. Deletes itself in OnDone().
-class InferCall final : public grpc::ServerGenericBidiReactor {
+class InferCall final : public GenericCall::Handler {
  public:
-  InferCall(Service& service, grpc::GenericCallbackServerContext& context, const CallLimits& limits,
-            TimeLimits& time_limits, Activity& activity)
+  InferCall(Service& service, Activity& activity, GenericCall& call)
       : active_(activity),
         service_(service),
-        context_(context),
-        limits_(limits),
-        trace_(next_traceparent(header(context, "traceparent"))),
-        announcement_(service, header(context, kModelHeader), 0),
-        reading_(time_limits),
-        writing_(time_limits) {
-    if (!trace_.empty()) context.AddTrailingMetadata("traceparent", trace_);
-    reading_.start(context, limits.read);
-    StartRead(&message_);
+        call_(call),
+        trace_(next_traceparent(header(call.context(), "traceparent"))),
+        announcement_(service, header(call.context(), kModelHeader), 0) {
+    if (!trace_.empty()) call.context().AddTrailingMetadata("traceparent", trace_);
   }
 
  private:
-  void OnReadDone(bool ok) override {
-    reading_.stop();
+  void has_read(bool ok) override {
     if (!ok) {
       // gRPC has already refused a message over the limit. Otherwise the client is gone, or has
       // closed its side without a message.
       service_.refused("", {Code::kInvalidArgument, "", 0, "cut_off"});
-      return Finish({grpc::StatusCode::INVALID_ARGUMENT, "the call has no message"});
+      return call_.finish({grpc::StatusCode::INVALID_ARGUMENT, "the call has no message"});
     }
     try {
       infer();
     } catch (const Refusal& refusal) {
       service_.refused("", with_reason(refusal.status, "malformed"));
-      Finish(to_grpc(refusal.status, context_));
+      call_.finish(to_grpc(refusal.status, call_.context()));
     }
   }
 
   void infer() {
-    auto share = share_of(service_.memory(), message_.Length());
-    Request request = decode_infer(message_, announcement_.headers_ns());
-    message_.Clear();
+    grpc::ByteBuffer& message = call_.message();
+    auto share = share_of(service_.memory(), message.Length());
+    Request request = decode_infer(message, announcement_.headers_ns());
+    message.Clear();
     count_memory(request, std::move(share));
-    lower_deadline(request, deadline_ns(context_));
+    lower_deadline(request, deadline_ns(call_.context()));
     request.announced = announcement_.take();
     request.trace = trace_;
     Done done = [this, echo = echo_of(request)](const Status& status, const Response& response) {
       answer(echo, status, response);
     };
-    // This object outlives the function, even if the request is answered within infer().
-    cancel_.set(service_.infer(std::move(request), std::move(done)));
+    // The call outlives the function, even if the request is answered within infer().
+    call_.cancels(service_.infer(std::move(request), std::move(done)));
   }
 
   void answer(const Echo& echo, const Status& status, const Response& response) {
-    if (!status.ok()) return Finish(to_grpc(status, context_));
-    message_ = encode_infer(echo, response);
-    writing_.start(context_, write_limit(limits_.write, message_.Length()));
-    StartWriteAndFinish(&message_, grpc::WriteOptions(), grpc::Status::OK);
+    if (!status.ok()) return call_.finish(to_grpc(status, call_.context()));
+    call_.message() = encode_infer(echo, response);
+    call_.write_and_finish();
   }
-
-  void OnCancel() override { cancel_.cancel(); }
-  void OnDone() override { delete this; }
 
   const Activity::Call active_;
   Service& service_;
-  grpc::GenericCallbackServerContext& context_;
-  const CallLimits limits_;
+  GenericCall& call_;
   const std::string trace_;
   Announcement announcement_;
-  grpc::ByteBuffer message_;
-  CancelOnce cancel_;
-  TimeLimits::Limit reading_;
-  TimeLimits::Limit writing_;
-};
-
-class Refused final : public grpc::ServerGenericBidiReactor {
- public:
-  explicit Refused(const grpc::Status& status) { Finish(status); }
-
- private:
-  void OnDone() override { delete this; }
 };
 
 }  // namespace
 
-grpc::ServerGenericBidiReactor* GenericCalls::CreateReactor(
-    grpc::GenericCallbackServerContext* context) {
-  Status status = check_access(access_, Right::kUse, *context);
-  if (status.ok() && context->method() != kModelInfer) {
-    status = {Code::kUnimplemented, context->method() + " is not served"};
-  }
-  if (!status.ok()) {
-    if (context->method() == kModelInfer) service_.refused("", with_reason(status, "token"));
-    return new Refused(to_grpc(status, *context));
-  }
-  return new InferCall(service_, *context, limits_, time_limits_, activity_);
+std::unique_ptr<GenericCall::Handler> infer_call(Service& service, Activity& activity,
+                                                 GenericCall& call) {
+  return std::make_unique<InferCall>(service, activity, call);
 }
 
 }  // namespace sluice::server::api

@@ -1,6 +1,7 @@
 #include "server/api/kserve_service.hpp"
 
 #include <functional>
+#include <future>
 
 #include "server/api/descriptions.hpp"
 #include "server/api/grpc_status.hpp"
@@ -60,22 +61,19 @@ void fill_config(const ModelMetadata& from, inference::ModelConfig& to) {
 
 }  // namespace
 
-KserveService::Reactor* KserveService::answer(Context& context, Right right,
-                                              const std::function<void()>& fill) {
-  Reactor* const reactor = context.DefaultReactor();
+grpc::Status KserveService::answer(Context& context, Right right,
+                                   const std::function<void()>& fill) {
   server::Status status = check_access(access_, right, context);
   try {
     if (status.ok()) fill();
   } catch (const Refusal& refusal) {
     status = refusal.status;
   }
-  reactor->Finish(to_grpc(status, context));
-  return reactor;
+  return to_grpc(status, context);
 }
 
-KserveService::Reactor* KserveService::run(Context& context, const std::function<void()>& check,
-                                           std::function<server::Status()> act) {
-  Reactor* const reactor = context.DefaultReactor();
+grpc::Status KserveService::run(Context& context, const std::function<void()>& check,
+                                const std::function<server::Status()>& act) {
   server::Status status = check_access(access_, Right::kControl, context);
   try {
     if (status.ok()) check();
@@ -83,36 +81,36 @@ KserveService::Reactor* KserveService::run(Context& context, const std::function
     status = refusal.status;
   }
   if (status.ok()) {
-    status = workers_.post(
-        [&context, reactor, act = std::move(act)] { reactor->Finish(to_grpc(act(), context)); });
+    std::promise<server::Status> done;
+    status = workers_.post([&] { done.set_value(act()); });
+    if (status.ok()) status = done.get_future().get();
   }
-  if (!status.ok()) reactor->Finish(to_grpc(status, context));
-  return reactor;
+  return to_grpc(status, context);
 }
 
-KserveService::Reactor* KserveService::ServerLive(Context* context,
-                                                  const inference::ServerLiveRequest* /*request*/,
-                                                  inference::ServerLiveResponse* response) {
+grpc::Status KserveService::ServerLive(Context* context,
+                                       const inference::ServerLiveRequest* /*request*/,
+                                       inference::ServerLiveResponse* response) {
   return answer(*context, Right::kProbe, [&] { response->set_live(served_.live()); });
 }
 
-KserveService::Reactor* KserveService::ServerReady(Context* context,
-                                                   const inference::ServerReadyRequest* /*request*/,
-                                                   inference::ServerReadyResponse* response) {
+grpc::Status KserveService::ServerReady(Context* context,
+                                        const inference::ServerReadyRequest* /*request*/,
+                                        inference::ServerReadyResponse* response) {
   return answer(*context, Right::kProbe, [&] { response->set_ready(served_.ready()); });
 }
 
-KserveService::Reactor* KserveService::ModelReady(Context* context,
-                                                  const inference::ModelReadyRequest* request,
-                                                  inference::ModelReadyResponse* response) {
+grpc::Status KserveService::ModelReady(Context* context,
+                                       const inference::ModelReadyRequest* request,
+                                       inference::ModelReadyResponse* response) {
   return answer(*context, Right::kUse, [&] {
     response->set_ready(served_.model_ready(request->name(), request->version()));
   });
 }
 
-KserveService::Reactor* KserveService::ServerMetadata(
-    Context* context, const inference::ServerMetadataRequest* /*request*/,
-    inference::ServerMetadataResponse* response) {
+grpc::Status KserveService::ServerMetadata(Context* context,
+                                           const inference::ServerMetadataRequest* /*request*/,
+                                           inference::ServerMetadataResponse* response) {
   return answer(*context, Right::kUse, [&] {
     response->set_name(kServerName);
     response->set_version(server_version());
@@ -120,9 +118,9 @@ KserveService::Reactor* KserveService::ServerMetadata(
   });
 }
 
-KserveService::Reactor* KserveService::ModelMetadata(Context* context,
-                                                     const inference::ModelMetadataRequest* request,
-                                                     inference::ModelMetadataResponse* response) {
+grpc::Status KserveService::ModelMetadata(Context* context,
+                                          const inference::ModelMetadataRequest* request,
+                                          inference::ModelMetadataResponse* response) {
   return answer(*context, Right::kUse, [&] {
     const auto metadata = model_metadata(served_, request->name(), request->version());
     response->set_name(metadata.name);
@@ -133,18 +131,18 @@ KserveService::Reactor* KserveService::ModelMetadata(Context* context,
   });
 }
 
-KserveService::Reactor* KserveService::ModelConfig(Context* context,
-                                                   const inference::ModelConfigRequest* request,
-                                                   inference::ModelConfigResponse* response) {
+grpc::Status KserveService::ModelConfig(Context* context,
+                                        const inference::ModelConfigRequest* request,
+                                        inference::ModelConfigResponse* response) {
   return answer(*context, Right::kUse, [&] {
     fill_config(model_metadata(served_, request->name(), request->version()),
                 *response->mutable_config());
   });
 }
 
-KserveService::Reactor* KserveService::ModelStatistics(
-    Context* context, const inference::ModelStatisticsRequest* request,
-    inference::ModelStatisticsResponse* response) {
+grpc::Status KserveService::ModelStatistics(Context* context,
+                                            const inference::ModelStatisticsRequest* request,
+                                            inference::ModelStatisticsResponse* response) {
   return answer(*context, Right::kUse, [&] {
     for (const auto& entry : model_statistics(served_, request->name(), request->version())) {
       fill(entry, *response->add_model_stats());
@@ -152,9 +150,9 @@ KserveService::Reactor* KserveService::ModelStatistics(
   });
 }
 
-KserveService::Reactor* KserveService::RepositoryIndex(
-    Context* context, const inference::RepositoryIndexRequest* request,
-    inference::RepositoryIndexResponse* response) {
+grpc::Status KserveService::RepositoryIndex(Context* context,
+                                            const inference::RepositoryIndexRequest* request,
+                                            inference::RepositoryIndexResponse* response) {
   return answer(*context, Right::kUse, [&] {
     for (const auto& entry : repository_index(served_, request->ready())) {
       auto& to = *response->add_models();
@@ -166,7 +164,7 @@ KserveService::Reactor* KserveService::RepositoryIndex(
   });
 }
 
-KserveService::Reactor* KserveService::RepositoryModelLoad(
+grpc::Status KserveService::RepositoryModelLoad(
     Context* context, const inference::RepositoryModelLoadRequest* request,
     inference::RepositoryModelLoadResponse* /*response*/) {
   const auto check = [&] {
@@ -176,7 +174,7 @@ KserveService::Reactor* KserveService::RepositoryModelLoad(
              [this, model = request->model_name()] { return served_.load(model); });
 }
 
-KserveService::Reactor* KserveService::RepositoryModelUnload(
+grpc::Status KserveService::RepositoryModelUnload(
     Context* context, const inference::RepositoryModelUnloadRequest* request,
     inference::RepositoryModelUnloadResponse* /*response*/) {
   return run(

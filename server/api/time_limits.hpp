@@ -43,9 +43,7 @@ class TimeLimits {
  private:
   void watch(const std::stop_token& stop);
 
-  /// Also held while a call is cancelled: its context must not go. Recursive, because gRPC may call
-  /// the call's reactor within TryCancel().
-  std::recursive_mutex mutex_;
+  std::mutex mutex_;  ///< Also held while a call is cancelled: its context must not go.
   std::condition_variable_any changed_;
   std::multimap<Clock::time_point, Limit*> running_;
   Clock::time_point looks_at_;  ///< When thread_ looks again by itself.

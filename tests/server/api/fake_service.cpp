@@ -19,6 +19,7 @@ using std::chrono::steady_clock;
 namespace {
 
 constexpr milliseconds kSlow{50};
+constexpr milliseconds kDeaf{300};
 /// A long fuzz run must not take all memory.
 constexpr std::size_t kKept = 10000;
 constexpr milliseconds kNever{std::chrono::hours(24)};
@@ -163,8 +164,11 @@ std::shared_ptr<server::Cancellation> FakeService::infer(Request request, server
   if (status.ok() && !model_ready(request.model, "")) {
     status = {Code::kUnavailable, std::string("not loaded: ").append(request.model)};
   }
-  if (status.ok() && request.model == "slow")
-    return wait(std::move(request), std::move(done), kSlow);
+  if (status.ok() && request.model == "slow") {
+    const bool deaf = request.id == "deaf";
+    auto handle = wait(std::move(request), std::move(done), deaf ? kDeaf : kSlow);
+    return deaf ? nullptr : handle;
+  }
   if (status.ok() && request.model == "stuck") {
     return wait(std::move(request), std::move(done), kNever);
   }

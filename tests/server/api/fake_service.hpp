@@ -19,7 +19,8 @@ namespace sluice::test {
 /// A server without a GPU, a queue or a scheduler: its models answer as the tests need.
 ///   echo      each input comes back as an output of the same name
 ///   add       OUTPUT0 = INPUT0 + INPUT1, OUTPUT1 = INPUT0 - INPUT1, INT32 [16]
-///   slow      as echo, after 50 ms, or as cancelled when the client has gone before
+///   slow      as echo, after 50 ms, or as cancelled when the client has gone before; with the id
+///             "deaf" after 300 ms, whether the client has gone or not
 ///   stuck     answers only when it is cancelled; its load waits for end_loads()
 ///   refusing  RESOURCE_EXHAUSTED, try again after 1500 ms
 ///   failing   the status whose number is the id of the request
