@@ -64,8 +64,8 @@ class Call {
 
 struct ClientOptions {
   std::string host;
-  int port = 0;
-  bool outputs = false;
+  int port;
+  bool outputs;  ///< Whether answers have their first output.
 };
 
 /// Thread-safe. The destructor must not run while calls are open.

@@ -221,7 +221,6 @@ class HeldCall final : public GrpcCall {
 std::shared_ptr<grpc::Channel> make_channel(const ClientOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
-  arguments.SetMaxSendMessageSize(-1);
   // A proxy of the environment is for other hosts, and would be measured too.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   const std::string target = options.host + ":" + std::to_string(options.port);

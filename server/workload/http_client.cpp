@@ -114,7 +114,7 @@ std::optional<Output> first_output(const Response& response) {
   const json& output = parsed.at("outputs").at(0);
   const auto type = engine::parse_data_type(output.at("datatype").get<std::string>());
   const std::size_t size = output.at("parameters").at("binary_data_size");
-  if (!type || begin > response.body().size()) return std::nullopt;
+  if (!type) return std::nullopt;
   return Output{*type, response.body().substr(begin, size)};
 }
 

@@ -55,24 +55,10 @@ std::vector<std::size_t> prepare(Client& client, const std::vector<Worker>& work
   return requests;
 }
 
-LoadOptions load_options(const Options& options) {
-  LoadOptions load;
-  load.duration_s = options.duration_s;
-  load.count = options.count;
-  load.max_outstanding = options.max_outstanding;
-  load.seed = options.seed;
-  if (options.announce_ms) {
-    load.announce_ns = static_cast<std::uint64_t>(*options.announce_ms * 1e6);
-  }
-  return load;
-}
-
 LoadEvents events(const Options& options) {
   LoadEvents events;
   events.progress = [&options](const LoadProgress& progress) {
-    const std::string of = options.duration_s ? fmt::format(" of {:g}", *options.duration_s) : "";
-    say(fmt::format("{:.0f}{} s: {} answered, {} errors, {} outstanding", progress.s, of,
-                    progress.answered, progress.errors, progress.outstanding));
+    say(progress_line(progress, options.duration_s));
   };
   if (options.show_result != 0) {
     events.answer = [&options](const Worker&, std::uint64_t number, const Answer& answer) {
@@ -94,22 +80,6 @@ std::string_view to_string(Ended ended) {
       break;
   }
   return "interrupted";
-}
-
-void say_errors(const std::string& model, const Summary& summary,
-                const std::map<Code, std::string>& messages) {
-  for (const auto& [code, count] : summary.errors) {
-    const auto message = messages.find(code);
-    say(fmt::format("{}: {} requests: {}{}", model, count, workload::to_string(code),
-                    message == messages.end() ? "" : ": " + message->second));
-  }
-  if (summary.not_sent > 0) {
-    say(fmt::format("{}: {} requests not sent, because --max-outstanding were outstanding", model,
-                    summary.not_sent));
-  }
-  if (summary.unanswered > 0) {
-    say(fmt::format("{}: {} requests had no answer at the end", model, summary.unanswered));
-  }
 }
 
 nlohmann::json to_json(const std::vector<TrainSummary>& training) {
@@ -164,7 +134,7 @@ std::uint64_t write_report(Report& report, const std::vector<Worker>& workers,
         report.write(trace(model, result.records, i));
       }
     }
-    say_errors(model, summary, result.messages[i]);
+    for (const std::string& line : error_lines(model, summary, result.messages[i])) say(line);
   }
   if (options.json) {
     const nlohmann::json json{{"server", fmt::format("{}:{}", options.host, options.port)},

@@ -217,6 +217,18 @@ std::vector<Worker> plan(const Options& options) {
   return workers;
 }
 
+LoadOptions load_options(const Options& options) {
+  LoadOptions load;
+  load.duration_s = options.duration_s;
+  load.count = options.count;
+  load.max_outstanding = options.max_outstanding;
+  load.seed = options.seed;
+  if (options.announce_ms) {
+    load.announce_ns = static_cast<std::uint64_t>(*options.announce_ms * 1e6);
+  }
+  return load;
+}
+
 std::string describe_benchmark(const std::vector<Worker>& workers) {
   std::string text = "requests per second:\n";
   for (const Worker& worker : workers) {

@@ -206,6 +206,32 @@ nlohmann::json to_json(const Worker& worker, const Summary& summary, double seco
   return json;
 }
 
+std::string progress_line(const LoadProgress& progress, std::optional<double> duration_s) {
+  const std::string of = duration_s ? fmt::format(" of {:g}", *duration_s) : "";
+  return fmt::format("{:.0f}{} s: {} answered, {} errors, {} outstanding", progress.s, of,
+                     progress.answered, progress.errors, progress.outstanding);
+}
+
+std::vector<std::string> error_lines(const std::string& model, const Summary& summary,
+                                     const std::map<Code, std::string>& messages) {
+  std::vector<std::string> lines;
+  for (const auto& [code, count] : summary.errors) {
+    const auto message = messages.find(code);
+    lines.push_back(fmt::format("{}: {} requests: {}{}", model, count, to_string(code),
+                                message == messages.end() ? "" : ": " + message->second));
+  }
+  if (summary.not_sent > 0) {
+    lines.push_back(
+        fmt::format("{}: {} requests not sent, because --max-outstanding were outstanding", model,
+                    summary.not_sent));
+  }
+  if (summary.unanswered > 0) {
+    lines.push_back(
+        fmt::format("{}: {} requests had no answer at the end", model, summary.unanswered));
+  }
+  return lines;
+}
+
 std::string csv(const std::vector<Worker>& workers, const std::vector<Record>& records) {
   std::string text = "due_ms,model,sent_ms,end_ms,latency_ms,result\n";
   std::vector<Record> ordered = records;

@@ -35,6 +35,15 @@ struct Summary {
 /// The part of the JSON report about one model.
 [[nodiscard]] nlohmann::json to_json(const Worker& worker, const Summary& summary, double seconds);
 
+/// What a user sees every 5 s. duration_s: of the whole run, if it has a time.
+[[nodiscard]] std::string progress_line(const LoadProgress& progress,
+                                        std::optional<double> duration_s);
+
+/// For a user: how many requests of a model had no good answer, and why. messages: of the first
+/// error of each code.
+[[nodiscard]] std::vector<std::string> error_lines(const std::string& model, const Summary& summary,
+                                                   const std::map<Code, std::string>& messages);
+
 /// Every request in the order of the due times. Begins with the columns of a file for --trace.
 [[nodiscard]] std::string csv(const std::vector<Worker>& workers,
                               const std::vector<Record>& records);

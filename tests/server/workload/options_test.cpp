@@ -166,6 +166,7 @@ TEST(WorkloadOptions, ValuesByModelTakeBothForms) {
               ElementsAre(Pair("a", ElementsAre(1, 2)), Pair("b", ElementsAre(3))));
   EXPECT_THAT(parse_by_model("--x", {"a", "1", "2", "b-1", "3"}),
               ElementsAre(Pair("a", ElementsAre(1, 2)), Pair("b-1", ElementsAre(3))));
+  EXPECT_THAT(parse_by_model("--x", {"a=0", "1e9"}), ElementsAre(Pair("a", ElementsAre(0, 1e9))));
 }
 
 TEST(WorkloadOptions, ValuesByModelNameWhatIsWrong) {
@@ -180,6 +181,7 @@ TEST(WorkloadOptions, ValuesByModelNameWhatIsWrong) {
   EXPECT_EQ(by_model_fault({"5"}), "--poisson: found '5', allowed: MODEL=NUMBER");
   EXPECT_EQ(by_model_fault({"a=fast"}), "--poisson: found 'a=fast', allowed: MODEL=NUMBER");
   EXPECT_EQ(by_model_fault({"a=-5"}), "--poisson: found 'a=-5', allowed: MODEL=NUMBER");
+  EXPECT_EQ(by_model_fault({"a=1.1e9"}), "--poisson: found 'a=1.1e9', allowed: MODEL=NUMBER");
   EXPECT_EQ(by_model_fault({"a=nan"}), "--poisson: found 'a=nan', allowed: MODEL=NUMBER");
   EXPECT_EQ(by_model_fault({"=5"}), "--poisson: found '=5', allowed: MODEL=NUMBER");
   EXPECT_EQ(by_model_fault({"a"}), "--poisson: found 'a', allowed: MODEL=NUMBER");

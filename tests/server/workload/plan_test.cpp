@@ -117,12 +117,43 @@ TEST(Plan, FaultsNameOptionAndModel) {
   EXPECT_THAT(fault(options), HasSubstr("found 2.5, allowed: whole numbers"));
 
   options = with_models({"a"});
-  options.poisson["resnet"] = {3};
-  EXPECT_EQ(fault(options), "--poisson: 'resnet' is not in --infer-model");
-
-  options = with_models({"a"});
   options.lambda_of_ms["a"] = {0};
   EXPECT_EQ(fault(options), "--lambda-of switches every model off");
+}
+
+// Prevents: a value that changes nothing, because the name of its model is misspelt.
+TEST(Plan, ValuesOfUnknownModelsAreRefused) {
+  const std::map<std::string, ByModel Options::*> all{
+      {"--poisson", &Options::poisson},
+      {"--interval", &Options::interval_ms},
+      {"--change-time-point", &Options::change_s},
+      {"--dynamic-concurrency", &Options::dynamic_concurrency},
+      {"--dynamic-poisson", &Options::dynamic_poisson},
+      {"--lambda-of", &Options::lambda_of_ms}};
+  for (const auto& [name, values] : all) {
+    Options options = with_models({"a[2]"});
+    (options.*values)["a-1"] = {3};
+    EXPECT_EQ(fault(options), "no fault") << name;
+    (options.*values)["resnet"] = {3};
+    EXPECT_EQ(fault(options), name + ": 'resnet' is not in --infer-model");
+  }
+}
+
+// Prevents: an option of the command line that never reaches the load.
+TEST(Plan, LoadHasTheOptionsOfTheCommandLine) {
+  Options options;
+  options.duration_s = 3;
+  options.count = 4;
+  options.max_outstanding = 5;
+  options.seed = 6;
+  EXPECT_FALSE(load_options(options).announce_ns);
+  options.announce_ms = 1.5;
+  const LoadOptions load = load_options(options);
+  EXPECT_EQ(load.duration_s, 3);
+  EXPECT_EQ(load.count, 4U);
+  EXPECT_EQ(load.max_outstanding, 5U);
+  EXPECT_EQ(load.seed, 6U);
+  EXPECT_EQ(load.announce_ns, 1'500'000U);
 }
 
 Options benchmark_of(std::uint32_t seed) {

@@ -114,6 +114,22 @@ TEST(Report, JsonHasWhatTheTableLacks) {
   EXPECT_EQ(report["send_lag_ms"]["max"], 2);
 }
 
+TEST(Report, ProgressNamesTheWholeTimeIfTheRunHasOne) {
+  const LoadProgress progress{5.04, 7, 8, 9};
+  EXPECT_EQ(progress_line(progress, {}), "5 s: 7 answered, 8 errors, 9 outstanding");
+  EXPECT_EQ(progress_line(progress, 7.5), "5 of 7.5 s: 7 answered, 8 errors, 9 outstanding");
+}
+
+TEST(Report, ErrorLinesCountWhatHadNoGoodAnswer) {
+  EXPECT_THAT(
+      error_lines("m", summarise(mixed(), 0, {}), {{Code::kInternal, "it broke"}}),
+      testing::ElementsAre("m: 2 requests: RESOURCE_EXHAUSTED", "m: 1 requests: DEADLINE_EXCEEDED",
+                           "m: 1 requests: INTERNAL: it broke",
+                           "m: 1 requests not sent, because --max-outstanding were outstanding",
+                           "m: 1 requests had no answer at the end"));
+  EXPECT_THAT(error_lines("m", summarise(hundred(), 0, {}), {}), testing::IsEmpty());
+}
+
 TEST(Report, CsvHasEveryRequest) {
   const std::vector<Worker> workers{{"m", NearPeriodic{105}}};
   EXPECT_EQ(csv(workers, mixed()),
