@@ -382,8 +382,8 @@ class HttpClient final : public Client {
   std::vector<std::string> known_models() {
     const Response response = get("POST", "/v2/repository/index");
     const json index = json::parse(response.body(), nullptr, false);
+    if (!index.is_array()) return {};
     std::vector<std::string> names;
-    if (!index.is_array()) return names;
     for (const json& entry : index) names.push_back(entry.value("name", ""));
     return names;
   }
