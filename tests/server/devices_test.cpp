@@ -1,5 +1,7 @@
 // A server with several devices: one that is blocked or full costs the others nothing, and each
 // request goes to the one that is done first.
+#include <fmt/format.h>
+
 #include <fstream>
 #include <future>
 #include <map>
@@ -248,6 +250,14 @@ TEST_F(SeveralDevices, ADrainWaitsForEachDevice) {
   stages_[1].release();
   EXPECT_TRUE(server_->drain(base::monotonic_ns() + 10'000 * kMs));
   EXPECT_TRUE(running.wait().status.ok());
+}
+
+// Prevents: a log of loads whose times are not those that admission uses.
+TEST_F(SeveralDevices, ALoadIsLoggedWithTheTimeThatWasMeasured) {
+  stages_[0].step_time = std::chrono::milliseconds(1);
+  start({on("a", {0})});
+  const double limit_ms = rows("models")[0]["limit_ms"];
+  EXPECT_EQ(log_, fmt::format("a on cuda:0: fake, 1 block, {:.3f} ms\n", limit_ms));
 }
 
 // Prevents: a view in which the devices cannot be told apart.
