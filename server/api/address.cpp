@@ -54,21 +54,16 @@ std::string ip_of(const std::string& text) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
-  addrinfo* list = nullptr;
-  if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &list); error != 0) {
-    fail(text, gai_strerror(error));
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> found(list, freeaddrinfo);
   // localhost is ::1 first on some machines, and clients then use 127.0.0.1.
-  const addrinfo* chosen = list;
-  for (const addrinfo* each = list; each != nullptr; each = each->ai_next) {
-    if (each->ai_family == AF_INET) {
-      chosen = each;
-      break;
-    }
-  }
+  hints.ai_family = AF_INET;
+  addrinfo* list = nullptr;
+  int error = getaddrinfo(host.c_str(), nullptr, &hints, &list);
+  hints.ai_family = AF_UNSPEC;
+  if (error != 0) error = getaddrinfo(host.c_str(), nullptr, &hints, &list);
+  if (error != 0) fail(text, gai_strerror(error));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> found(list, freeaddrinfo);
   std::array<char, NI_MAXHOST> ip{};
-  if (getnameinfo(chosen->ai_addr, chosen->ai_addrlen, ip.data(), ip.size(), nullptr, 0,
+  if (getnameinfo(list->ai_addr, list->ai_addrlen, ip.data(), ip.size(), nullptr, 0,
                   NI_NUMERICHOST) != 0) {
     fail(text, "no IP address");
   }
