@@ -114,6 +114,20 @@ TEST(JsonCodec, ChecksBinarySizes) {
   EXPECT_EQ(fault("3", "abc", 4).find("Inference-Header-Content-Length is"), 0U);
 }
 
+// Prevents: tensors that point into memory which is gone, and a body that stays for nothing.
+TEST(JsonCodec, ABodyStaysOnlyIfTensorsAreInIt) {
+  const auto owners = [](const std::string& head, const std::string& binary) {
+    const auto body = std::make_shared<std::string>(head + binary);
+    const auto decoded = decode_infer(
+        {*body, body}, binary.empty() ? std::nullopt : std::optional(head.size()), 1000);
+    return body.use_count();
+  };
+  EXPECT_EQ(owners(input_json("INT32", "[1,2]"), ""), 1);
+  const std::string head =
+      R"({"inputs":[{"name":"x","datatype":"UINT8","shape":[3],"parameters":{"binary_data_size":3}}]})";
+  EXPECT_EQ(owners(head, "abc"), 2);
+}
+
 // Ten bytes of JSON can take a kilobyte of memory.
 TEST(JsonCodec, RefusesJsonThatWouldGrow) {
   EXPECT_EQ(refusal([&] { (void)parse_json(std::string(100'000, '[')); }),
