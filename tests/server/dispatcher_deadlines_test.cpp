@@ -121,6 +121,20 @@ TEST_F(DispatcherTest, ACancelledRequestCostsNothing) {
   dispatcher_->cancel(3);
 }
 
+// Prevents: a batch that goes first for the deadline of a request which it no longer has.
+TEST_F(DispatcherTest, ABatchLosesTheDeadlineOfARequestThatLeaves) {
+  start();
+  const auto a = add(model("a", 2));
+  const auto b = add(model("b"));
+  ask(b);
+  ask(a);
+  ask(a, {.deadline_ms = 500});
+  ask(b, {.deadline_ms = 1000});
+  dispatcher_->cancel(3);
+  advance_ms(100);
+  EXPECT_THAT(steps(), ElementsAre("b[1] 0+1", "b[1] 0+1", "a[1] 0+1"));
+}
+
 // Prevents: a request that waits between its blocks for as long as others have deadlines to meet.
 TEST_F(DispatcherTest, TheDeadlinePassesBetweenTwoBlocks) {
   DispatcherOptions options;
