@@ -124,8 +124,11 @@ GrpcServer::GrpcServer(Service& service, const Options& options)
   grpc::ServerBuilder builder;
   builder.AddListeningPort(endpoint, credentials(options.tls), &parts_->port);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_request_bytes));
-  // A message is counted when it is complete; until then gRPC holds its bytes.
-  builder.SetResourceQuota(grpc::ResourceQuota().Resize(options.max_arriving_bytes));
+  // A message is counted when it is complete; until then gRPC holds its bytes. A call of the
+  // synchronous API has a thread, also while its client does not read the answer.
+  constexpr int kMostThreads = 512;
+  grpc::ResourceQuota quota;
+  builder.SetResourceQuota(quota.Resize(options.max_arriving_bytes).SetMaxThreads(kMostThreads));
   // Otherwise a second server on the same port would get half of the calls.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // Finds clients whose machine is gone, and so ends their calls.
