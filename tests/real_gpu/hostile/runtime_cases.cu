@@ -1051,9 +1051,9 @@ CASE(ipc) {
   return report(sum_of(data), rounds, took);
 }
 
-/// Kernels of two processes wait for each other by words in shared host memory: time slices only
-/// let them go on. `roles`: priorities of the two.
-int mapped_flags(const Args& args, const char* name, const char* second_priority) {
+/// Kernels of two processes of one priority wait for each other by words in shared host memory: time
+/// slices only let them go on.
+CASE(mapped_flags) {
   const bool child = !args.empty();
   const int rounds = 40;
   const int fd = child ? std::atoi(args[0].c_str()) : memfd_create("hostile", 0);
@@ -1061,7 +1061,7 @@ int mapped_flags(const Args& args, const char* name, const char* second_priority
   void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   auto* words = static_cast<unsigned*>(page);
   pid_t pid = 0;
-  if (!child) pid = spawn_self({name, std::to_string(fd)}, {{"SLUICE_PRIORITY", second_priority}});
+  if (!child) pid = spawn_self({"mapped_flags", std::to_string(fd)});
   RT(cudaHostRegister(page, 4096, cudaHostRegisterMapped));
   unsigned* seen = nullptr;
   RT(cudaHostGetDevicePointer(reinterpret_cast<void**>(&seen), page, 0));
@@ -1089,8 +1089,6 @@ int mapped_flags(const Args& args, const char* name, const char* second_priority
   const int status = wait_for(pid);
   return report(sum_of(data, gave), rounds, took, "gave_up=" + std::to_string(gave) + " child=" + std::to_string(status));
 }
-CASE(mapped_flags) { return mapped_flags(args, "mapped_flags", getenv("SLUICE_PRIORITY") ? getenv("SLUICE_PRIORITY") : "0"); }
-CASE(mapped_inversion) { return mapped_flags(args, "mapped_inversion", "0"); }
 
 /// Forks before the driver is used; parent and children use it then.
 CASE(fork_before) {
@@ -1168,26 +1166,6 @@ CASE(fork_after) {
   const double took = now_s() - begin;
   launcher.join();
   return report(sum_of(data, sum_of(other)), count, took);
-}
-
-/// Starts other programs again and again while threads launch.
-CASE(spawn) {
-  unsigned* data = make_data();
-  cudaStream_t s = make_stream();
-  launch(s, data, 1);
-  RT(cudaStreamSynchronize(s));
-  const int count = count_of(args, 300);
-  const double begin = now_s();
-  for (int i = 0; i < count; ++i) {
-    const char* argv[] = {"true", nullptr};
-    pid_t pid = 0;
-    if (posix_spawn(&pid, "/bin/true", nullptr, nullptr, const_cast<char**>(argv), environ) != 0) die("posix_spawn");
-    for (int k = 0; k < 20; ++k) launch(s, data, i);
-    RT(cudaStreamSynchronize(s));
-    if (wait_for(pid) != 0) die("true failed");
-  }
-  const double took = now_s() - begin;
-  return report(sum_of(data), count, took);
 }
 
 /// Children end in every way in the middle of their work; then this process works as if nothing had
