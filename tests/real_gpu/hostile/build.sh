@@ -5,6 +5,6 @@ cd "$(dirname "$0")"
 mkdir -p "$1"
 nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 root=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
-"$nvcc" -std=c++20 -O2 -rdc=true -arch=sm_90 --threads 3 -Xcompiler -pthread -o "$1/hostile" main.cpp driver_cases.cpp runtime_cases.cu \
+"$nvcc" -std=c++20 -O2 -rdc=true -arch=sm_90 --threads 3 -Xcompiler -pthread -o "$1/hostile" main.cpp driver/*.cpp runtime/*.cu \
   -L"$root/lib64/stubs" -L"$root/targets/x86_64-linux/lib/stubs" -lcuda -lcudadevrt -lpthread -ldl
 cc -O1 -shared -fPIC -o "$1/libshim.so" shim.c -ldl

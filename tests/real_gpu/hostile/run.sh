@@ -16,9 +16,9 @@ export SLUICE_ROOT=${SLUICE_ROOT:-$(cd "$here/../../.." && pwd)}
 bin=${HOSTILE_BIN:-/tmp/hostile-build}
 if [ "${HOSTILE_GPU:-real}" = sim ]; then
   mkdir -p "$bin"
-  g++ -O1 -std=c++20 -I"${CUDA_INCLUDE:-/usr/local/cuda/include}" -o "$bin/hostile" "$here/main.cpp" "$here/driver_cases.cpp" \
+  g++ -O1 -std=c++20 -I"${CUDA_INCLUDE:-/usr/local/cuda/include}" -o "$bin/hostile" "$here"/main.cpp "$here"/driver/*.cpp \
     -L/usr/local/cuda/lib64/stubs -lcuda -lpthread -ldl && cc -O1 -shared -fPIC -o "$bin/libshim.so" "$here/shim.c" -ldl || exit 1
-elif [ ! -x "$bin/hostile" ] || [ "$here/runtime_cases.cu" -nt "$bin/hostile" ] || [ "$here/driver_cases.cpp" -nt "$bin/hostile" ]; then
+elif [ ! -x "$bin/hostile" ] || [ -n "$(find "$here"/*.[ch]* "$here"/{driver,runtime} -newer "$bin/hostile")" ]; then
   bash "$here/build.sh" "$bin" >"$out/build.txt" 2>&1 || { tail -20 "$out/build.txt"; exit 1; }
 fi
 exec python3 "$here/run.py" --bin "$bin" --out "$out" --seconds $((seconds - (SECONDS - begin))) "${@:3}"
