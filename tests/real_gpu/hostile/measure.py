@@ -1,4 +1,4 @@
-"""Runs one program in its modes and keeps what came out: see run.sh for the modes."""
+"""Runs one program in its modes and keeps what came out: see README.md for the modes."""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
 #!/usr/bin/env bash
-# Programs that try to break Sluice: each runs without it (a), under it (b), and next to a critical neighbour with it (c)
-# and without (d). A line each: PASS, HANG, CRASH, DIFFERS (another result), SLOW, or MINE (it fails or varies in a). One
-# run of each is no measurement: pairs.py compares speeds. Needs nvcc, a finished ./x build, and 240 s on four GPUs for
-# `cpp`. With HOSTILE_GPU=sim, those of the driver API on the simulated GPU.
+# Programs that try to break Sluice: README.md. Needs nvcc, a finished ./x build, and 240 s on four GPUs for `cpp`. With
+# HOSTILE_GPU=sim, those of the driver API on the simulated GPU.
 #
 #   tests/real_gpu/hostile/run.sh OUT SECONDS [SET | PROGRAM ...]     SET: all cpp py multi
 # SLUICE_ROOT: the checkout. PYTHON: of the Python programs. HOSTILE_BIN: the folder of the binary (/tmp/hostile-build).
-# OUT/PROGRAM has the output of each run, at a hang also `sluice status` and the stacks.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 out=$1 seconds=${2:-240}
