@@ -224,7 +224,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
     memory_ = ByteBudget::Share(api_.memory());
     take_memory(head.content_length);
     call_ = api_.begin(head);
-    body_got_ = body_bytes_ = 0;
+    body_got_ = 0;
     body_limit_ = steady_clock::now() + options_.body_timeout;
     if (!parser_->chunked()) return read_body(head.content_length, waits);
     chunks_.emplace(std::move(*parser_));
