@@ -189,14 +189,6 @@ TEST_F(HttpAnswersTest, AnAnswerThatMakesNoSenseIsAnError) {
   }
 }
 
-TEST_F(HttpAnswersTest, AnAnswerMayExceedTheUsualLimitOfBeast) {
-  const std::string json =
-      R"({"outputs": [{"datatype": "UINT8", "parameters": {"binary_data_size": 9000000}}]})";
-  const Answer answer = answer_to_infer(binary(json, std::string(9'000'000, 'x')));
-  ASSERT_TRUE(answer.first) << answer.message;
-  EXPECT_EQ(answer.first->data.size(), 9'000'000U);
-}
-
 // Prevents: time that is spent on outputs which nobody wants to see.
 TEST_F(HttpAnswersTest, OutputsAreReadOnlyIfTheyAreAskedFor) {
   client_ = connect_http({"127.0.0.1", server_.port(), false});
