@@ -68,7 +68,8 @@ extern constinit thread_local RememberedStreams t_streams;
 
 /// The hot path. True if the launch is counted and nothing else has to be done. Counts first and
 /// then reads the version; whoever ends a job changes the version first and then reads the counts
-/// (Jobs::nothing_since). So at least one of the two sees the other.
+/// (Jobs::nothing_since). So at least one of the two sees the other. The locked addition needs
+/// nobody to order it, on any processor (order_launch_counts).
 inline bool pass(Entry entry, CUstream stream) noexcept {
   const RememberedStream* known = t_streams.find(stream);
   if (known == nullptr || known->counts == nullptr) return false;
@@ -77,7 +78,7 @@ inline bool pass(Entry entry, CUstream stream) noexcept {
   if (known->exclusive) [[likely]] {
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   } else {
-    count.fetch_add(1);  // nobody who ends a job has to order it (order_launch_counts)
+    count.fetch_add(1);
   }
   std::atomic_signal_fence(std::memory_order_seq_cst);
   const bool due = t_streams.draws[draw_of(entry)].count() ||
