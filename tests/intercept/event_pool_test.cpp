@@ -79,6 +79,17 @@ TEST_F(EventPoolOf, OneWithFewIsFilled) {
   EXPECT_EQ(take_all(pool), 32U);
 }
 
+// Prevents: a stream that never has an event, because the poller sleeps.
+TEST_F(EventPoolOf, TheTakerOfOneOfTheLastWakesThePoller) {
+  static Worker poller("poller", [] { return Worker::Sleep{1'000'000'000, true}; });
+  EventPools pools(poller);
+  EventPool& pool = pools.of(context(1));
+  for (int left = 31; left >= 8; --left) EXPECT_NE(pool.take(), nullptr);
+  EXPECT_FALSE(poller.started());
+  EXPECT_NE(pool.take(), nullptr);
+  EXPECT_TRUE(poller.started());
+}
+
 TEST_F(EventPoolOf, WhatIsGivenBackIsTakenAgain) {
   EventPool& pool = pools_.of(context(1));
   CUevent const event = pool.take();

@@ -389,6 +389,20 @@ TEST_F(Learning, SamplesBreakNoCapture) {
   EXPECT_EQ(::cuStreamEndCapture(captured, &graph), CUDA_SUCCESS);
 }
 
+// Prevents: the poller blocked until the gate opens. The driver blocks whoever makes an event while
+// a queue of the context is full, and behind a closed gate it may be.
+TEST_F(Learning, NoEventIsMadeBehindAClosedGate) {
+  attach("device:200us");
+  Critical& critical = outrank();
+  fake::pause();  // no sample gives its events back
+  critical.begin();
+  for (std::uintptr_t i = 0; i < 20; ++i) kernel(10 + i, make_stream());
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(fake::count(Id::cuEventCreate), 0U);
+  critical.end();
+  EXPECT_TRUE(eventually([] { return fake::count(Id::cuEventCreate) != 0; }));
+}
+
 // Prevents: events that pile up, or end, with each stream.
 TEST_F(Learning, TheNextStreamHasTheEventsOfOneThatHasEnded) {
   attach("device:200us");
