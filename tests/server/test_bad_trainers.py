@@ -98,10 +98,15 @@ def test_a_script_that_does_not_exec_its_program_is_ordered_too(tmp_path, store)
     job.chmod(0o755)
     with serving(tmp_path, *store, *PATIENT, "-m", "colocate-l1") as server:
         client = Train(server, "child", "--num-epoch", "2000", "--batch-size", "16")
-        assert eventually(lambda: is_cold(server) and holds(server)), server.training()
-        assert server.infer("cold")[0] == 200
+
+        def hands_over() -> bool:
+            """Not always: between two micro-batches the trainer holds little, and has nothing to give."""
+            assert eventually(lambda: is_cold(server) and holds(server)), server.training()
+            assert server.infer("cold")[0] == 200
+            return server.metric("sluice_serve_handovers_total") > 0
+
+        assert eventually(hands_over)
         assert server.trains() and server.training()["launches"] == 1
-        assert eventually(lambda: server.metric("sluice_serve_handovers_total") > 0)
         client.stop()
         assert server.end()[0] == 0
 
