@@ -74,18 +74,13 @@ grpc::Status KserveService::answer(Context& context, Right right,
 
 grpc::Status KserveService::run(Context& context, const std::function<void()>& check,
                                 const std::function<server::Status()>& act) {
-  server::Status status = check_access(access_, Right::kControl, context);
-  try {
-    if (status.ok()) check();
-  } catch (const Refusal& refusal) {
-    status = refusal.status;
-  }
-  if (status.ok()) {
+  return answer(context, Right::kControl, [&] {
+    check();
     std::promise<server::Status> done;
-    status = workers_.post([&] { done.set_value(act()); });
+    server::Status status = workers_.post([&] { done.set_value(act()); });
     if (status.ok()) status = done.get_future().get();
-  }
-  return to_grpc(status, context);
+    if (!status.ok()) throw Refusal{status};
+  });
 }
 
 grpc::Status KserveService::ServerLive(Context* context,
