@@ -153,9 +153,6 @@ def test_without_tritonserver_our_server_is_measured(tmp_path, monkeypatch, caps
     assert {row["mode"] for row in empty} == {cost_report.EMPTY}
     for row in ours:
         assert row["batch"] >= 1 and row["receive_ms"] > 0 and row["processor_s_per_1000"] > 0
-    for one in (empty, ours):
-        assert one[4]["mean_ms"] > one[0]["mean_ms"], "600 KB take longer than 1 KB"
-    assert ours[4]["processor_s_per_1000"] > ours[0]["processor_s_per_1000"]
     assert "### echo, 600 KB, hybrid_workload over HTTP" in said.out
 
 

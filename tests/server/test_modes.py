@@ -83,15 +83,17 @@ def test_what_a_mode_does_to_training_when_memory_is_short(tmp_path, monkeypatch
         client = Train(server, "job", "--num-epoch", "1000", "--batch-size", "16")
         for _ in range(3):
             assert eventually(lambda: server.resident() == [] and server.held_mb() >= 300)
-            # Without a share of the memory, it is lucky if it comes between two micro-batches.
             code, answer = server.infer("cold") if shares else server.infer("cold", timeout=100_000)
-            assert code == 200 or (code == 504 and not shares), answer
+            assert code == (200 if shares else 504), answer
         seen, memory = server.training(), server.client(0)["memory"]
-        handovers = server.metric("sluice_serve_handovers_total")
+        if shares:
+            assert eventually(lambda: server.metric("sluice_serve_handovers_total") >= 3)
+        else:
+            assert server.metric("sluice_serve_handovers_total") == 0
         client.stop()
         assert server.infer("cold")[0] == 200
         assert server.end()[0] == 0
-    assert (seen["orders"] >= 3) == (handovers >= 3) == (memory["grant_bytes"] is not None) == shares, (seen, memory)
+    assert (seen["orders"] >= 3) == (memory["grant_bytes"] is not None) == shares, (seen, memory)
     assert (seen["kills"], seen["launches"]) == (0, 1), seen
     # Only a micro-batch that is dropped has refused launches.
     assert (memory["refused_launches"] > 0) == (shares and mode == "colocate-l1")

@@ -163,21 +163,19 @@ def test_training_gives_its_memory_to_a_cold_model_and_gets_it_back(tmp_path):
         client = Train(server, "job", "--num-epoch", "1000", "--batch-size", "16")
         assert eventually(lambda: server.held_mb() >= 300)
         right = numbers(server, "first")
-        for _ in range(20):
+        for _ in range(2):  # training may have held less before the first
             assert eventually(lambda: server.resident() == [] and server.held_mb() >= 300)
             assert numbers(server, "first") == right
-            if server.metric("sluice_serve_handovers_total") > 0:
-                break
-        assert server.metric("sluice_serve_handovers_total") > 0
+        # A handover ends when the loaded model may answer, and is reported then.
+        assert eventually(lambda: server.metric("sluice_serve_handovers_total") > 0)
         loads = server.metric("sluice_serve_weight_loads_total")
         client.stop()
         code, err = server.end()
     assert code == 0, err
     profile = (tmp_path / "server-profile").read_text()
     found = re.findall(r"(\d+\.\d+) Mb order \S+ drop (\S+) .* take (\S+) load (\S+)\n", profile)
-    # Training may have held more than its share before a model waited: then nothing was loaded. Or it did not hold all
-    # of its memory again: then it gave nothing.
-    handover = next(parts for parts in found if float(parts[-1]) > 0 and float(parts[0]) > 0)
+    # Training may have held more than its share before a model waited: then nothing was loaded.
+    handover = next(parts for parts in found if float(parts[-1]) > 0)
     # 80 MiB of the pool were free, so training gave at least the other 70; these parts took some time.
     assert float(handover[0]) >= 70 and all(float(ms) > 0 for ms in handover[1:]), profile
     events = {name: profile.count(f": {name}\n") for name in ("AddInfer", "InferAllocStorageEnd", "InferLoadParamEnd")}
@@ -198,7 +196,7 @@ def test_training_gives_its_memory_to_a_model_that_is_loaded_for_the_first_time(
         assert eventually(lambda: server.held_mb() >= 300)
         code, answer = server.call("/v2/repository/models/late/load", {})
         assert code == 200, answer
-        assert server.metric("sluice_serve_handovers_total") > 0
+        assert eventually(lambda: server.metric("sluice_serve_handovers_total") > 0)
 
         def settled() -> bool:
             memory = server.call("/v2/sluice/status")[1]["devices"][0]["memory"]

@@ -1,12 +1,14 @@
 // sluice-example-train: a training loop without a framework. Its kernels only take time, and its
 // memory has no content, but it obeys grants and orders as a real trainer must:
-// docs/reference/memory.md.
+// docs/reference/memory.md. As the allocators of frameworks do, it keeps the memory of a
+// micro-batch for the next one, until it is ordered to give it back.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -38,7 +40,7 @@ struct NoMemory : std::exception {};
 /// Device memory without content.
 class Memory {
  public:
-  explicit Memory(std::uint64_t bytes) {
+  explicit Memory(std::uint64_t bytes) : bytes_(bytes) {
     const CUresult result = cuMemAlloc(&address_, bytes);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) throw NoMemory();
     sluice::tools::require(result, "cuMemAlloc");
@@ -47,7 +49,10 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
   ~Memory() { cuMemFree(address_); }
 
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+
  private:
+  std::uint64_t bytes_;
   CUdeviceptr address_ = 0;
 };
 
@@ -115,13 +120,21 @@ class Trainer {
     ++counts_.tried;
     bool whole = false;
     try {
-      const Memory activations(std::max<std::uint64_t>(items * options_.item_mb << 20U, 1));
+      have_activations();
       whole = launch_all(items);
       gpu_.wait();  // also for a dropped one: what was accepted uses the memory
     } catch (const NoMemory&) {
     }
     ++(whole ? counts_.finished : counts_.killed);
     return whole;
+  }
+
+  /// Those of a micro-batch of this size.
+  void have_activations() {
+    const auto bytes = std::max<std::uint64_t>(micro_ * options_.item_mb << 20U, 1);
+    if (activations_ && activations_->bytes() == bytes) return;
+    activations_.reset();  // before there are both
+    activations_ = std::make_unique<Memory>(bytes);
   }
 
   [[nodiscard]] bool launch_all(std::uint64_t items) const {
@@ -144,7 +157,10 @@ class Trainer {
     const std::uint64_t order = sluice_order();
     const bool sleeps =
         kind_of(order) == SLUICE_ORDER_SLEEP || kind_of(order) == SLUICE_ORDER_EPOCH;
-    if (order != 0) sluice_order_done(order);  // the memory of a micro-batch is free already
+    if (order != 0) {
+      activations_.reset();  // no kernel uses them: the last micro-batch has been waited for
+      sluice_order_done(order);
+    }
     if (!sleeps && has_memory) return true;
     const std::uint64_t begin = monotonic_ns();
     constexpr std::uint32_t kRecheckMs = 100;
@@ -157,6 +173,7 @@ class Trainer {
   const Options options_;
   const Gpu gpu_;
   const Memory parameters_;
+  std::unique_ptr<Memory> activations_;
   std::uint64_t micro_;
   Counts counts_;
 };
