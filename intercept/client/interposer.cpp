@@ -28,13 +28,6 @@ constexpr int kAttachTimeoutMs = 1000;
 /// A launch waits this long at most. Later the watcher looks for the controller.
 constexpr int kQueueMs = 200;
 
-CUcontext context_of(CUstream stream) noexcept {
-  CUcontext context = nullptr;
-  const bool known = driver().cuStreamGetCtx != nullptr &&
-                     driver().cuStreamGetCtx(stream, &context) == CUDA_SUCCESS;
-  return known ? context : current_context();
-}
-
 shm::TraceHeader trace_header_of(const Client& client) {
   shm::TraceHeader header{};
   const shm::Slot& slot = client.shared();
@@ -99,7 +92,7 @@ bool Interposer::may_attach() const noexcept {
 Stream* Interposer::stream_of(CUstream stream, bool attach_now) {
   // If no attach can succeed now, skip the driver calls.
   if (clients_.count() == 0 && (!attach_now || !may_attach())) return nullptr;
-  const bool of_context = Streams::is_default(stream);
+  const bool of_context = is_default_stream(stream);
   CUcontext context = of_context ? current_context() : nullptr;
   const Stream::Key key = Streams::key_of(stream, context);
   Stream* const known = streams_.find(key);

@@ -64,6 +64,13 @@ CUcontext current_context() noexcept {
   return context;
 }
 
+CUcontext context_of(CUstream stream) noexcept {
+  CUcontext context = nullptr;
+  const bool known = !is_default_stream(stream) && driver().cuStreamGetCtx != nullptr &&
+                     driver().cuStreamGetCtx(stream, &context) == CUDA_SUCCESS;
+  return known ? context : current_context();
+}
+
 CUdevice current_device() noexcept {
   CUdevice device = -1;
   if (driver().cuCtxGetDevice != nullptr) driver().cuCtxGetDevice(&device);

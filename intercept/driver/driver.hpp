@@ -27,6 +27,12 @@ const char* kernel_name(CUfunction function) noexcept;
 
 /// The context of the calling thread; null if there is none.
 CUcontext current_context() noexcept;
+/// Whether the handle means a default stream: which one depends on the calling thread.
+inline bool is_default_stream(CUstream stream) noexcept {
+  return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+/// The context of a stream; the calling thread's for a default stream, or one that is not known.
+CUcontext context_of(CUstream stream) noexcept;
 /// The device of the calling thread's context, or of a given one; -1 if there is none.
 CUdevice current_device() noexcept;
 CUdevice device_of(CUcontext context) noexcept;

@@ -48,9 +48,9 @@ struct SwitchKernel {
 
 /// The captures that may be open (captures.hpp). They are known before there is an interposer.
 struct Captures {
-  std::mutex mutex;          ///< Guards all but `open` and `unseen`.
-  Capture* first = nullptr;  ///< A list, never freed as a whole.
-  std::uint64_t marks = 0;
+  std::mutex mutex;                 ///< Guards all but `open` and `unseen`.
+  Capture* first = nullptr;         ///< A list, never freed as a whole.
+  std::uint64_t begun = 0;          ///< How many have begun.
   std::atomic<int> open{0};         ///< The length of the list, and one more if `unseen`.
   std::atomic<bool> unseen{false};  ///< Captures may begin that are not in the list.
 };

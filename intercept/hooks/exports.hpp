@@ -272,7 +272,7 @@ class EndingContext {
     if (streams_ != nullptr) end_streams(*self_, std::exchange(streams_, nullptr), gone);
   }
   CUcontext context_;
-  CaptureIds captures_;
+  EndingCaptures captures_;
   Interposer* self_ = with_records();
   Stream* streams_ = nullptr;
   std::uint64_t last_memory_ = 0;
@@ -348,10 +348,10 @@ inline void end_stream(Interposer& self, CUstream stream) noexcept {
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kEndStream>, Real real, CUstream stream) {
   Interposer* const self = Interposer::existing();
-  if (self == nullptr || Streams::is_default(stream) || in_forked_child()) return (*real)(stream);
+  if (is_default_stream(stream) || in_forked_child()) return (*real)(stream);
   CancellableBan quiet = CancellableBan::about_stream(stream);
-  end_stream(*self, stream);
-  const CaptureIds captures = captures_of(stream);
+  if (self != nullptr) end_stream(*self, stream);
+  const EndingCaptures captures = captures_of(stream);
   const CUresult result = (*real)(stream);
   if (result == CUDA_SUCCESS) captures_abandoned(captures);
   quiet.lift();

@@ -44,14 +44,6 @@ inline HeldMemory* limited_memory(CUdevice device) noexcept {
   return held;
 }
 
-/// The context that owns what is allocated in a stream.
-inline CUcontext context_of_allocation(CUstream stream) noexcept {
-  CUcontext context = nullptr;
-  const bool known = !Streams::is_default(stream) && driver().cuStreamGetCtx != nullptr &&
-                     driver().cuStreamGetCtx(stream, &context) == CUDA_SUCCESS;
-  return known ? context : current_context();
-}
-
 /// `call` allocates `bytes`, and then `at` has their address.
 template <class Call>
 CUresult allocate(CUcontext context, std::uint64_t bytes, const CUdeviceptr* at, Call call) {
@@ -72,7 +64,7 @@ CUresult allocate(CUcontext context, std::uint64_t bytes, const CUdeviceptr* at,
 template <class Call>
 CUresult allocate_in(CUstream stream, std::uint64_t bytes, const CUdeviceptr* at, Call call) {
   if (any_capture_open() && is_capturing(stream)) return call();
-  return allocate(context_of_allocation(stream), bytes, at, call);
+  return allocate(context_of(stream), bytes, at, call);
 }
 
 /// `call` ends what `key` names.

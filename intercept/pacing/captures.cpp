@@ -11,8 +11,8 @@ namespace sluice::intercept {
 struct Capture {
   CUstream origin = nullptr;  ///< The stream on which it began and must end.
   CUcontext context = nullptr;
-  pid_t thread = 0;        ///< The thread that began it.
-  std::uint64_t mark = 0;  ///< See CaptureIds.
+  pid_t thread = 0;  ///< The thread that began it.
+  std::uint64_t number = 0;
   Capture* next = nullptr;
 };
 
@@ -20,10 +20,10 @@ namespace {
 
 /// Whether it began on the stream to which the calling thread, in its current context, refers by
 /// this handle.
-bool is_of(const Capture& capture, CUstream stream, CUcontext current) noexcept {
+bool is_of(const Capture& capture, CUstream stream, CUcontext context) noexcept {
   return capture.origin == stream &&
          (stream != CU_STREAM_PER_THREAD ||
-          (capture.thread == thread_id() && capture.context == current));
+          (capture.thread == thread_id() && capture.context == context));
 }
 
 /// The caller holds the lock.
@@ -41,15 +41,10 @@ void erase_where(Which which) noexcept {
   }
 }
 
-template <class Which>
-CaptureIds mark_where(Which which) noexcept {
-  if (!any_capture_open() || in_forked_child()) return {};
+std::uint64_t last_begun() noexcept {
+  if (!any_capture_open() || in_forked_child()) return 0;
   const std::lock_guard lock(g_process.captures.mutex);
-  const std::uint64_t mark = ++g_process.captures.marks;
-  for (Capture* each = g_process.captures.first; each != nullptr; each = each->next) {
-    if (which(*each)) each->mark = mark;
-  }
-  return {mark};
+  return g_process.captures.begun;
 }
 
 }  // namespace
@@ -79,10 +74,11 @@ void captures_are_unseen() noexcept {
 void capture_begun(CUstream stream) noexcept {
   if (!is_capturing(stream)) return;
   Capture* const made =
-      new (std::nothrow) Capture{stream, current_context(), thread_id(), 0, nullptr};
+      new (std::nothrow) Capture{stream, context_of(stream), thread_id(), 0, nullptr};
   if (made == nullptr) return captures_are_unseen();
   const std::lock_guard lock(g_process.captures.mutex);
   erase_where([=](const Capture& before) { return is_of(before, stream, made->context); });
+  made->number = ++g_process.captures.begun;
   made->next = g_process.captures.first;
   g_process.captures.first = made;
   g_process.captures.open.fetch_add(1);
@@ -91,25 +87,23 @@ void capture_begun(CUstream stream) noexcept {
 /// An end on the wrong stream or thread does not end the capture.
 void capture_ended(CUstream stream) noexcept {
   if (!any_capture_open() || is_capturing(stream)) return;
-  const CUcontext current = current_context();
+  const CUcontext context = context_of(stream);
   const std::lock_guard lock(g_process.captures.mutex);
-  erase_where([=](const Capture& capture) { return is_of(capture, stream, current); });
+  erase_where([=](const Capture& capture) { return is_of(capture, stream, context); });
 }
 
-CaptureIds captures_of(CUstream stream) noexcept {
-  return mark_where([stream](const Capture& capture) { return capture.origin == stream; });
-}
+EndingCaptures captures_of(CUstream stream) noexcept { return {stream, nullptr, last_begun()}; }
 
-CaptureIds captures_of(CUcontext context) noexcept {
-  return mark_where([context](const Capture& capture) {
-    return context == nullptr || capture.context == context;
+EndingCaptures captures_of(CUcontext context) noexcept { return {nullptr, context, last_begun()}; }
+
+void captures_abandoned(const EndingCaptures& ending) noexcept {
+  if (ending.last == 0) return;
+  const std::lock_guard lock(g_process.captures.mutex);
+  erase_where([&ending](const Capture& capture) {
+    return capture.number <= ending.last &&
+           (ending.stream == nullptr || capture.origin == ending.stream) &&
+           (ending.context == nullptr || capture.context == ending.context);
   });
-}
-
-void captures_abandoned(CaptureIds ids) noexcept {
-  if (ids.mark == 0) return;
-  const std::lock_guard lock(g_process.captures.mutex);
-  erase_where([ids](const Capture& capture) { return capture.mark == ids.mark; });
 }
 
 }  // namespace sluice::intercept

@@ -28,15 +28,17 @@ void capture_begun(CUstream stream) noexcept;
 /// Call after the driver's call that ends a capture, whatever that returned.
 void capture_ended(CUstream stream) noexcept;
 
-/// The captures that end when a stream, or a context (null: unknown which one), is destroyed. Ask
-/// before the driver's call: after the call, the handle may already belong to another stream or
-/// context.
-struct CaptureIds {
-  std::uint64_t mark = 0;  ///< Which these captures carry; 0: there are none.
+/// The captures that end when a stream, or a context (both null: unknown which one), is destroyed.
+/// Ask before the driver's call: after the call, the handle may already belong to another stream or
+/// context, which may capture.
+struct EndingCaptures {
+  CUstream stream = nullptr;
+  CUcontext context = nullptr;
+  std::uint64_t last = 0;  ///< The number of the last capture that has begun.
 };
-[[nodiscard]] CaptureIds captures_of(CUstream stream) noexcept;
-[[nodiscard]] CaptureIds captures_of(CUcontext context) noexcept;
+[[nodiscard]] EndingCaptures captures_of(CUstream stream) noexcept;
+[[nodiscard]] EndingCaptures captures_of(CUcontext context) noexcept;
 /// Call after the stream or context was destroyed: nobody can end these captures any more.
-void captures_abandoned(CaptureIds ids) noexcept;
+void captures_abandoned(const EndingCaptures& ending) noexcept;
 
 }  // namespace sluice::intercept

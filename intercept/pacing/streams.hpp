@@ -143,11 +143,6 @@ class StreamList {
 /// taken out before the driver's call that ends its stream.
 class Streams {
  public:
-  /// Whether the handle means a default stream: which one depends on the calling thread.
-  [[nodiscard]] static bool is_default(CUstream stream) noexcept {
-    return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
-  }
-
   /// The key of the stream to which the calling thread refers by this handle. `context` matters for
   /// default streams only.
   [[nodiscard]] static Stream::Key key_of(CUstream stream, CUcontext context) noexcept;
