@@ -253,8 +253,8 @@ bool Interposer::may_be_gated() noexcept {
     });
     return false;
   }
-  if (watcher_.start()) return true;
-  refuse("this process has no thread left for the watcher");
+  if (watcher_.start() && poller_.wake()) return true;
+  refuse("this process cannot start another thread");
   return false;
 }
 
