@@ -2,8 +2,10 @@
 // events as allocators and NCCL make them, by single-stepping, and those of them that lock the bus
 // or call the system, which are the dearest ones. Unlike a time, the counts do not depend on the
 // machine's load. They are printed, not asserted.
+#include <linux/futex.h>
 #include <signal.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -88,8 +90,14 @@ bool locks(const std::array<unsigned char, 8>& bytes) {
   return bytes[0] == kLock || exchange;
 }
 
-bool calls_system(const std::array<unsigned char, 8>& bytes) {
-  return bytes[0] == 0x0f && bytes[1] == 0x05;
+/// Without the wake of a thread that waits for a lock: stepping holds locks for long.
+bool calls_system(pid_t child, const std::array<unsigned char, 8>& bytes) {
+  if (bytes[0] != 0x0f || bytes[1] != 0x05) return false;
+  user_regs_struct registers{};
+  ptrace(PTRACE_GETREGS, child, nullptr, &registers);
+  const bool wakes_one = registers.rax == SYS_futex && registers.rdx == 1 &&
+                         (registers.rsi & FUTEX_CMD_MASK) == FUTEX_WAKE;
+  return !wakes_one;
 }
 
 int count_instructions(const char* label, const std::vector<std::string>& variables) {
@@ -114,7 +122,7 @@ int count_instructions(const char* label, const std::vector<std::string>& variab
        next = next_instruction(child)) {
     ++steps;
     locked += locks(next) ? 1 : 0;
-    system_calls += calls_system(next) ? 1 : 0;
+    system_calls += calls_system(child, next) ? 1 : 0;
     ptrace(PTRACE_SINGLESTEP, child, nullptr, nullptr);
     if (!stopped_by(child, SIGTRAP)) return 1;
   }
