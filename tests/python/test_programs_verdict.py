@@ -1,14 +1,9 @@
 """`sluice bench programs`: which programs run together, and the verdict on what was measured."""
 
-import itertools
-import time
-
 import pytest
-from sluice import _jobs
-from sluice_tools.bench.common.arrivals import arrivals_ns
 from sluice_tools.bench.common.numbers import jobs_between
 from sluice_tools.bench.llm.plan import BEST_EFFORT as OF_LLM
-from sluice_tools.bench.programs import conditions, figures, plan, requests, steps
+from sluice_tools.bench.programs import conditions, figures, plan, steps
 from sluice_tools.bench.programs.results import cells_with_other_outputs, summarize
 from sluice_tools.bench.programs.verdict import BETTER, EQUAL, WORSE, counted, verdicts
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL
@@ -312,96 +307,6 @@ def test_variants_of_a_program():
     for name in ("prefill-busy", "diffusion-busy", "vit-busy", "-busy", "decode@2", "decode@", "decode:x", "decode:"):
         with pytest.raises(ValueError, match="is not one of"):
             plan.program_of(name)
-
-
-def serve(request, until_s, asked=1, announce_ms=0.0, **given):
-    """Requests until a command `idle` that comes when a command was asked for so often, and says that the last request
-    arrives until_s later."""
-    command = {"do": "run", "arrivals": "busy", "period_ms": 0, "seed": 1} | given
-    left = itertools.count(asked - 1, -1)
-
-    def next_command(seconds):
-        if next(left) > 0:
-            time.sleep(seconds)
-            return None
-        return {"do": "idle", "until_ns": time.monotonic_ns() + round(until_s * 1e9)}
-
-    return requests.Server(request, announce_ms).serve(command, next_command)
-
-
-def test_requests_take_the_inputs_in_turn_and_their_outputs_are_told_apart():
-    answers = serve(lambda index: bytes([index]), 0, asked=7)
-    told = answers["outputs"].split()
-    assert [part[0] for part in told] == ["0", "1", "2", "3"] and len({part[2:] for part in told}) == 4
-    assert "/" not in answers["outputs"] and len(answers["served_ns"]) >= 6
-    changing = iter(range(10_000))
-    assert "/" in serve(lambda index: str(next(changing)).encode(), 0, asked=7)["outputs"]
-
-
-def test_latency_counts_from_the_arrival_and_late_requests_are_dropped():
-    answers = serve(lambda index: time.sleep(0.01) or b"", 0.3, arrivals="poisson", period_ms=0.5)
-    assert len(answers["dropped_ns"]) > 0
-    late_ms = [(began - due) / 1e6 for due, began, _ in answers["served_ns"]]
-    assert 0 < max(late_ms) < 10 * 0.5 + 5
-
-
-class Calls(list):
-    """What the interposer was called for, with the time. Jobs are numbered."""
-
-    def functions(self):
-        def noted(name, result):
-            return lambda *given: self.append((name, time.monotonic_ns(), *given)) or result
-
-        return {f"job_{name}": noted(name, 7) for name in ("announce", "begin", "end")} | {"attached": lambda: 1}
-
-
-def test_a_request_is_announced_before_it_arrives_and_is_a_job(monkeypatch):
-    monkeypatch.setattr(_jobs, "_interposer", (calls := Calls()).functions())
-    given = {"arrivals": "periodic", "period_ms": 20}
-    answer = serve(lambda index: calls.append(("work",)) or b"", 0.2, asked=6, announce_ms=5, **given)
-    announced = [call for call in calls if call[0] == "announce"]
-    # A request that a busy host begins too late is not announced, as the first, which arrives at once.
-    assert len(answer["announced_ns"]) == len(announced) >= 2
-    assert set(answer["announced_ns"]) <= {due for due, _, _ in answer["served_ns"][1:]}
-    told = list(zip(announced, answer["announced_ns"]))
-    assert all(at < due < start + 1000 for (_, at, start), due in told)
-    assert max(due - at for (_, at, _), due in told[:3]) > 2e6  # of those before the command `idle`
-    first = calls.index(announced[0])
-    assert [call[0] for call in calls[:3]] == ["begin", "work", "end"] and calls[0][2] == 0
-    assert [call[0] for call in calls[first : first + 4]] == ["announce", "begin", "work", "end"]
-    assert calls[first + 1][1] >= answer["announced_ns"][0] and calls[first + 1][2] == calls[first + 3][2] == 7
-
-
-def test_without_announcements_sluice_is_not_called(monkeypatch):
-    monkeypatch.setattr(_jobs, "_interposer", (calls := Calls()).functions())
-    answer = serve(lambda index: b"", 0.05, arrivals="periodic", period_ms=10)
-    assert answer and answer["served_ns"] and "announced_ns" not in answer and not calls
-
-
-def test_a_request_that_comes_during_another_one_is_not_announced(monkeypatch):
-    monkeypatch.setattr(_jobs, "_interposer", Calls().functions())
-    answer = serve(lambda index: time.sleep(0.03) or b"", 0.09, announce_ms=5, arrivals="periodic", period_ms=20)
-    assert len(answer["served_ns"]) == 5 and answer["announced_ns"] == []
-
-
-def test_poisson_arrivals_are_the_same_for_every_condition():
-    def first(seed):
-        return list(itertools.islice(arrivals_ns("poisson", 1e6, seed), 2000))
-
-    assert first(1) == first(1) != first(2)
-    assert first(1)[-1] / 1999 == pytest.approx(1e6, rel=0.1)
-
-
-def test_all_that_arrived_before_the_end_is_answered():
-    served = serve(lambda index: time.sleep(0.03) or b"", 0.09, arrivals="periodic", period_ms=20)["served_ns"]
-    assert len(served) == 5
-    assert served[-1][2] > served[0][0] + 0.14e9  # behind the end
-
-
-def test_another_command_ends_the_requests():
-    quit_ = {"do": "quit"}
-    command = {"do": "run", "arrivals": "poisson", "period_ms": 5, "seed": 1}
-    assert requests.Server(lambda index: b"").serve(command, lambda seconds: quit_) is None
 
 
 def test_parts_of_steps_count():
