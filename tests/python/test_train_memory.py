@@ -1,7 +1,5 @@
 """sluice.train: micro-batches must fit the grant, and a lack of memory must not end the training."""
 
-import threading
-import time
 from collections.abc import Callable
 
 import pytest
@@ -11,7 +9,37 @@ from sluice._orders import NO_LIMIT
 from small_training import BATCH, DROP, SHRINK, SmallGpu, Training, sizes_of_a_batch
 
 
-def test_sizes_follow_the_grant_and_too_small_a_grant_is_waited_for(fake):
+class Clock:
+    """Stands in for the time of sluice.train and for its waits, of 2 ms each: so no machine is too slow."""
+
+    def __init__(self):
+        self.now = 1.0
+        self._later: list[tuple[float, Callable]] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def after(self, seconds: float, act: Callable) -> None:
+        self._later.append((self.now + seconds, act))
+
+    def wait(self, _timeout_ms: int) -> bool:
+        self.now += 0.002
+        due = [one for one in self._later if one[0] <= self.now]
+        self._later = [one for one in self._later if one[0] > self.now]
+        for _, act in due:
+            act()
+        return bool(due)
+
+
+@pytest.fixture
+def clock(fake, monkeypatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(sluice.train, "time", found)
+    monkeypatch.setattr(sluice.train._training.orders, "wait", found.wait)
+    return found
+
+
+def test_sizes_follow_the_grant_and_too_small_a_grant_is_waited_for(fake, clock):
     """An allocation beyond the grant would fail."""
     training = Training(fake)
     line = sluice.train._training.line
@@ -22,14 +50,12 @@ def test_sizes_follow_the_grant_and_too_small_a_grant_is_waited_for(fake):
     assert sizes_of_a_batch(training) == [3, 3, 2]
     assert sluice.train._training.counts.waited_s == 0
     fake.grant(149)
-    later = threading.Timer(0.05, fake.grant, (NO_LIMIT,))
-    later.start()
+    clock.after(0.05, lambda: fake.grant(NO_LIMIT))
     assert sizes_of_a_batch(training) == [BATCH]
-    later.join()
-    assert sluice.train._training.counts.waited_s > 0.03
+    assert sluice.train._training.counts.waited_s == pytest.approx(0.05, abs=0.002)
 
 
-def test_one_item_is_tried_if_no_larger_grant_comes(fake, monkeypatch, capsys):
+def test_one_item_is_tried_if_no_larger_grant_comes(fake, clock, monkeypatch, capsys):
     """The fit is an estimate: a training waited indefinitely for a grant just above what its GPU could give. Seen on an
     H200. If one item does run out of memory, it is tried now and then, and the program says that it waits."""
     monkeypatch.setattr(sluice.train, "_TRUST_LINE_S", 0.02)
@@ -42,19 +68,17 @@ def test_one_item_is_tried_if_no_larger_grant_comes(fake, monkeypatch, capsys):
     assert sizes_of_a_batch(training) == [1] * BATCH
     assert "waits for memory" not in capsys.readouterr().err
     monkeypatch.setattr(sluice.train, "_SAY_S", 0.04)
-    later = threading.Timer(0.005, fake.grant, (NO_LIMIT,))
-    begun = time.monotonic()
+    begun = clock.now
     killed = 0
     for micro in sluice.train.micro_batches(BATCH, model=training.model):
         with micro:
             if sluice.train._training.orders.grant() != NO_LIMIT:
                 killed += 1
                 if killed == 4:
-                    later.start()
+                    clock.after(0.005, lambda: fake.grant(NO_LIMIT))
                 raise torch.OutOfMemoryError("CUDA out of memory.")
-    later.join()
-    assert sluice.train._training.counts.killed == killed
-    assert time.monotonic() - begun >= (killed - 1) * 0.02, "now and then"
+    assert sluice.train._training.counts.killed == killed == 4
+    assert clock.now - begun >= (killed - 1) * 0.02, "now and then"
     assert capsys.readouterr().err.count("waits for memory for one item") == 1
 
 
