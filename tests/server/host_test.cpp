@@ -48,14 +48,27 @@ class Barrier {
 
 class HostThreads : public testing::Test {
  protected:
-  /// A host whose first round, which its own thread runs, is over.
+  /// A host whose first round, which its own thread runs, is over: this thread can run one.
   void start(Host::Round round) {
-    host_->start([this, round = std::move(round)] {
-      const bool first = rounds_++ == 0;
-      return first ? scheduler::kNoDeadline : round();
+    std::atomic<bool> ran_there = false;
+    std::atomic<bool> ran_here = false;
+    host_->start([&, this, round = std::move(round), here = std::this_thread::get_id()] {
+      if (rounds_ != 0) {
+        ++rounds_;
+        return round();
+      }
+      if (std::this_thread::get_id() != here) {
+        ran_there = true;
+      } else if (ran_there) {
+        ran_here = true;
+      }
+      return scheduler::kNoDeadline;
     });
-    ASSERT_TRUE(eventually([this] { return rounds_ == 1; }));
-    std::this_thread::sleep_for(10ms);  // It waits, most probably.
+    ASSERT_TRUE(eventually([&] {
+      host_->wake_here();
+      return ran_here.load();
+    }));
+    rounds_ = 1;
   }
 
   std::atomic<int> rounds_ = 0;

@@ -88,16 +88,17 @@ TEST(Records, OneOfManyThreadsGivesThemUp) {
 TEST(RoundsDeathTest, ARoundThatThrowsEndsTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto serve = [] {
-    std::atomic<int> rounds = 0;
     const auto host = threads();
-    host->start([&]() -> std::uint64_t {
-      if (rounds++ == 0) return scheduler::kNoDeadline;
+    host->start([here = std::this_thread::get_id()]() -> std::uint64_t {
+      if (std::this_thread::get_id() != here) return scheduler::kNoDeadline;
       throw std::runtime_error("out of memory in a round");
     });
-    while (rounds == 0) std::this_thread::sleep_for(1ms);
-    std::this_thread::sleep_for(10ms);  // It waits, most probably.
     try {
-      host->wake_here();
+      // Once the host's own thread waits, the round is this thread's.
+      static_cast<void>(test::eventually([&] {
+        host->wake_here();
+        return false;
+      }));
     } catch (const std::runtime_error&) {
       _exit(0);
     }
