@@ -78,9 +78,11 @@ TEST_F(SeveralDevices, ABlockedDeviceDoesNotHoldUpTheOther) {
 
 // Prevents: gates of an idle device that close for a request that has gone to another one.
 TEST_F(SeveralDevices, ARequestThatGoesElsewhereIsNotAnnouncedAnyMore) {
-  stages_[1].step_time = std::chrono::milliseconds(1);  // so the first is better if both are idle
+  stages_[1].step_time = std::chrono::milliseconds(200);  // so the first is better if both are idle
   start({on("a", {0, 1}), on("b", {0})});
-  const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+  const auto pause = [](int ms = 20) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+  };
   std::uint64_t id = 0;
   for (int i = 0; i < 2; ++i) {  // which teaches the notice
     if (id != 0) ask("a", id).wait();
@@ -90,7 +92,7 @@ TEST_F(SeveralDevices, ARequestThatGoesElsewhereIsNotAnnouncedAnyMore) {
   }
   stages_[0].hold();
   auto busy = ask("b");
-  pause();  // the longer it takes, the later it will be done
+  pause(400);  // the longer it takes, the later it will be done
   EXPECT_TRUE(ask("a", id).wait().status.ok());
   stages_[0].release();
   EXPECT_TRUE(busy.wait().status.ok());
