@@ -176,9 +176,11 @@ TEST(Load, ARunWithATimeLastsThatLongAlsoWhenArrivalsEnd) {
 
 TEST(Load, IntervalIsAPauseAfterEachAnswer) {
   FakeClient client(1);
-  const LoadResult result = run(client, {closed_loop(1, 20)}, {.duration_s = 0.2});
-  EXPECT_LE(result.records.size(), 10U);
-  EXPECT_GE(result.records.size(), 2U);
+  const LoadResult result = run(client, {closed_loop(1, 20)}, {.count = 5});
+  ASSERT_EQ(result.records.size(), 5U);
+  for (std::size_t i = 1; i < result.records.size(); ++i) {
+    EXPECT_GE(result.records[i].sent_ns, result.records[i - 1].end_ns + 20 * kMs);
+  }
 }
 
 TEST(Load, ClosedLoopDoesNotSpinOnErrors) {
@@ -188,37 +190,47 @@ TEST(Load, ClosedLoopDoesNotSpinOnErrors) {
   EXPECT_EQ(result.messages[0].at(Code::kUnavailable), "as asked");
 }
 
+std::size_t most_within(const LoadResult& result, std::uint64_t from_ms, std::uint64_t to_ms) {
+  std::size_t most = 0;
+  for (const Record& at : result.records) {
+    if (at.sent_ns < from_ms * kMs || at.sent_ns >= to_ms * kMs) continue;
+    most = std::max(most, count_if(result, [&](const Record& r) {
+                      return r.sent_ns <= at.sent_ns && r.end_ns > at.sent_ns;
+                    }));
+  }
+  return most;
+}
+
 TEST(Load, NumberOutstandingFollowsItsSteps) {
-  FakeClient client(2);
-  const LoadResult result =
-      run(client, {{"m", ClosedLoop{{{0.1, 0.2}, {1, 4, 1}}}}}, {.duration_s = 0.4});
-  auto most_within = [&](std::uint64_t from_ms, std::uint64_t to_ms) {
-    std::size_t most = 0;
-    for (const Record& at : result.records) {
-      if (at.sent_ns < from_ms * kMs || at.sent_ns >= to_ms * kMs) continue;
-      most = std::max(most, count_if(result, [&](const Record& r) {
-                        return r.sent_ns <= at.sent_ns && r.end_ns > at.sent_ns;
-                      }));
-    }
-    return most;
-  };
-  EXPECT_EQ(most_within(0, 95), 1U);
-  EXPECT_EQ(most_within(110, 190), 4U);
-  EXPECT_EQ(most_within(300, 400), 1U);
+  bool all_seen = false;
+  // A busy machine may send nothing in one of the three times: then the run is repeated.
+  for (int i = 0; i < 20 && !all_seen; ++i) {
+    FakeClient client(2);
+    const LoadResult result =
+        run(client, {{"m", ClosedLoop{{{0.1, 0.2}, {1, 4, 1}}}}}, {.duration_s = 0.4});
+    const std::size_t first = most_within(result, 0, 95);
+    const std::size_t second = most_within(result, 110, 190);
+    const std::size_t third = most_within(result, 300, 400);
+    EXPECT_LE(first, 1U);
+    EXPECT_LE(second, 4U);
+    all_seen = first == 1 && second == 4 && third == 1;
+  }
+  EXPECT_TRUE(all_seen);
 }
 
 TEST(Load, ClosedLoopThatBeginsWithNoneOutstandingStartsLater) {
   FakeClient client(1);
-  const LoadResult result = run(client, {{"m", ClosedLoop{{{0.05}, {0, 1}}}}}, {.duration_s = 0.3});
+  const LoadResult result =
+      run(client, {{"m", ClosedLoop{{{0.05}, {0, 1}}}}}, {.duration_s = 10, .count = 1});
   ASSERT_FALSE(result.records.empty());
   EXPECT_GE(result.records.front().sent_ns, 50 * kMs);
 }
 
 TEST(Load, OpenLoopNeverWaitsForAnswers) {
-  FakeClient client(500);
+  FakeClient client(-1);
   std::vector<std::uint64_t> due;
   for (std::uint64_t i = 0; i < 20; ++i) due.push_back(i * 2);
-  const LoadResult result = run(client, {replay(due)}, {});
+  const LoadResult result = run(client, {replay(due)}, {.drain_s = 0.05});
   EXPECT_EQ(client.most_outstanding(), 20U);
   EXPECT_EQ(result.records.size(), 20U);
 }
@@ -257,24 +269,24 @@ TEST(Load, CountIsOfAllModelsInTheOrderOfTheirDueTimes) {
 
 TEST(Load, AnnouncementIsSentBeforeTheBodyWhichIsDue) {
   FakeClient client(0);
-  const LoadResult result = run(client, {replay({500})}, {.announce_ns = 400 * kMs});
+  const LoadResult result = run(client, {replay({3000})}, {.announce_ns = 2900 * kMs});
   const auto seen = client.seen().at(0);
   EXPECT_EQ(seen.begin, Client::Begin::kHeaders);
   EXPECT_GE(seen.body_ns - seen.at_ns, 200 * kMs);
-  EXPECT_EQ(result.records[0].due_ns, 500 * kMs);
-  EXPECT_GE(result.records[0].sent_ns, 500 * kMs);
+  EXPECT_EQ(result.records[0].due_ns, 3000 * kMs);
+  EXPECT_GE(result.records[0].sent_ns, 3000 * kMs);
 }
 
 TEST(Load, AnnouncedClosedLoopIsDueAfterItsHeaders) {
   FakeClient client(1);
-  const LoadResult result = run(client, {closed_loop(1)}, {.count = 3, .announce_ns = 50 * kMs});
+  const LoadResult result = run(client, {closed_loop(1)}, {.count = 2, .announce_ns = 1500 * kMs});
   for (const auto& seen : client.seen()) {
     EXPECT_EQ(seen.begin, Client::Begin::kHeaders);
     EXPECT_GE(seen.body_ns - seen.at_ns, 25 * kMs);
   }
   std::uint64_t headers_ns = 0;
   for (const Record& record : result.records) {
-    EXPECT_GE(record.due_ns, headers_ns + 50 * kMs);
+    EXPECT_GE(record.due_ns, headers_ns + 1500 * kMs);
     EXPECT_GE(record.sent_ns, record.due_ns);
     headers_ns = record.end_ns;
   }
@@ -294,7 +306,7 @@ TEST(Load, InterruptEndsAtOnceWithWhatWasMeasured) {
   const base::Fd interrupt(eventfd(1, 0));
   const auto start = steady_clock::now();
   const LoadResult result = run(client, {closed_loop(2)}, {.duration_s = 60}, interrupt.get());
-  EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(30));
   EXPECT_EQ(result.ended, Ended::kInterrupted);
   EXPECT_EQ(result.records.size(), 2U);
   EXPECT_EQ(client.cancelled(), 2U);

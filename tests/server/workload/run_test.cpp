@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "server/api/grpc_server.hpp"
+#include "tests/server/api/fake_service.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/temp_folder.hpp"
 
@@ -179,12 +181,11 @@ TEST_F(RunTest, CtrlCEndsEarlyWithAReport) {
 }
 
 TEST(Run, CtrlCDoesNotWaitForAnswers) {
-  Process server({SLUICE_FAKE_SERVER});
-  const std::string ports = server.read_line();
+  FakeService service;
+  const server::api::GrpcServer server(service, {});
   Process client({SLUICE_TEST_PROGRAM, "hybrid_workload", "--infer-model", "stuck", "-d", "600",
-                  "-p", ports.substr(0, ports.find(' '))});
-  // Before it has taken over its signals, SIGTERM would end it without a report.
-  std::this_thread::sleep_for(500ms);
+                  "-p", std::to_string(server.port())});
+  ASSERT_TRUE(eventually([&] { return service.unanswered() == 10; }, kProgramPatience));
   client.signal(SIGTERM);
   const base::Captured got = client.finish();
   EXPECT_EQ(got.exit_code, 143) << got.err;
