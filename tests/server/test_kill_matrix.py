@@ -233,7 +233,7 @@ class Matrix:
         self.killed.add("server")
         assert self.client.end()[0] == 1
         self.server = Server(self.folder, *self.args, after=self.server)
-        assert not lives(trainer), "it outlives its server"
+        assert eventually(lambda: not lives(trainer)), "it outlives its server"
         self.begin()
         assert self.load.goes_on()
 

@@ -47,6 +47,8 @@ def test_every_mode_does_what_its_name_says(tmp_path, store, mode):
             assert server.infer("quick")[0] == 200
             assert eventually(server.trains)
         seen = server.training()
+        # A job ends just after its answer.
+        assert mode == "normal" or eventually(lambda: server.client(1)["jobs"] - before >= 4)
         jobs, policy = server.client(1)["jobs"] - before, server.client(0)["policy"]
 
         def held() -> bool:

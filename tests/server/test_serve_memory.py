@@ -219,7 +219,7 @@ def test_training_gives_its_memory_although_the_gate_is_closed_all_the_time(tmp_
     (tmp_path / "models").write_text("warm\n  path resnet50_b1\ncold\n  path mobilenet_v2_b1\n  weights-mb 150\n")
     large_job(tmp_path)
     pool = ["--cuda-memory-pool-gb", str(400 / 1024), "--cold-cache-gb", "0", "--infer-model-max-idle-ms", "50"]
-    options = ["--config", "models", "--gpu", "sim", "--train-store", "train", "-m", mode, "--wedged-s", "3", *pool]
+    options = ["--config", "models", "--gpu", "sim", "--train-store", "train", "-m", mode, "--wedged-s", "10", *pool]
     with serving(tmp_path, *options) as server:
         client = Train(server, "job", "--num-epoch", "1000", "--batch-size", "16")
         assert eventually(lambda: server.resident() == [] and server.held_mb() >= 300)
