@@ -148,11 +148,13 @@ def test_without_tritonserver_our_server_is_measured(tmp_path, monkeypatch, caps
     ]
     assert [(row["subject"], row["client"], row["concurrency"]) for row in rows] == 2 * of_each
     for row in rows:
-        assert row["jobs"] > 20 and row["per_s"] > 0 and row["p50_ms"] > 0
+        assert row["jobs"] > 0 and row["per_s"] > 0 and row["p50_ms"] > 0
     empty, ours = rows[: len(of_each)], rows[len(of_each) :]
     assert {row["mode"] for row in empty} == {cost_report.EMPTY}
     for row in ours:
-        assert row["batch"] >= 1 and row["receive_ms"] > 0 and row["processor_s_per_1000"] > 0
+        assert row["batch"] >= 1 and row["receive_ms"] > 0
+    # The kernel counts processor time in steps of 10 ms: a cell may have had less.
+    assert any(row["processor_s_per_1000"] > 0 for row in ours)
     assert "### echo, 600 KB, hybrid_workload over HTTP" in said.out
 
 
