@@ -51,7 +51,8 @@ TEST_F(Announcements, GatesCloseBeforeTheStartAndStayClosedForTheJob) {
     announced = sluice_job_announce(start);
     ASSERT_NE(announced, 0U);
     std::this_thread::sleep_for(20ms);
-    EXPECT_FALSE(closed()) << "closed since the announcement";
+    const bool closed_early = closed() && base::monotonic_ns() < start - 100 * kMs;
+    EXPECT_FALSE(closed_early) << "closed since the announcement";
     while (!closed() && base::monotonic_ns() < start) continue;
   }
   EXPECT_TRUE(closed()) << "not closed before the start";
@@ -97,10 +98,14 @@ TEST_F(Announcements, AReaderMakesNoneCloseEarly) {
 TEST_F(Announcements, TheSlackIsWritten) {
   attach_above();
   EXPECT_EQ(below().slack_ns.load(), shm::kUnlimitedSlack);
-  const std::uint64_t announced = sluice_job_announce(base::monotonic_ns() + 200 * kMs);
-  EXPECT_TRUE(eventually([&] { return below().slack_ns.load() < 150 * kMs; }));
+  std::uint64_t announced = 0;
+  // Again if the machine stood still until the gates closed.
+  EXPECT_TRUE(eventually([&] {
+    sluice_job_cancel(announced);
+    announced = sluice_job_announce(base::monotonic_ns() + 200 * kMs);
+    return eventually([&] { return below().slack_ns.load() < 150 * kMs; }, 190ms) && !closed();
+  }));
   EXPECT_EQ(below().announced.load(), 1U);
-  EXPECT_FALSE(closed());
   const std::uint64_t job = sluice_job_begin(announced);
   EXPECT_EQ(below().slack_ns.load(), shm::kUnlimitedSlack);
   EXPECT_TRUE(closed()) << "a job that comes before its time";
@@ -230,11 +235,13 @@ TEST_F(Announcements, AJobWhoseGatesAreClosedKeepsNoSlack) {
 // to fail when the last writer won.
 TEST_F(Announcements, OfTwoAnnouncersTheNearerJobCounts) {
   attach_above();
-  below().slack_until_ns.store(base::monotonic_ns() + 60 * kMs);  // as the other would
+  const std::uint64_t until = base::monotonic_ns() + 60 * kMs;
+  below().slack_until_ns.store(until);  // as the other would
   below().slack_ns.store(5);
   const std::uint64_t announced = sluice_job_announce(base::monotonic_ns() + 95 * kMs);
   std::this_thread::sleep_for(5ms);
-  EXPECT_EQ(below().slack_ns.load(), 5U);
+  const bool kept = below().slack_ns.load() == 5;
+  EXPECT_TRUE(kept || base::monotonic_ns() >= until);
   EXPECT_TRUE(eventually([&] { return below().slack_ns.load() != 5; })) << "when that is over";
   sluice_job_cancel(announced);
   EXPECT_EQ(below().slack_ns.load(), shm::kUnlimitedSlack);

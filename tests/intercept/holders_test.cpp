@@ -45,10 +45,10 @@ class Holders : public Session {
 // Seen to fail when every hold was waived after max_hold.
 TEST_F(Holders, AHolderThatWorksIsNotWaived) {
   attach("gate");
-  board().max_hold_ns.store(200 * kMs);
+  board().max_hold_ns.store(1000 * kMs);
   shm::Slot& holder = become_held();
-  EXPECT_TRUE(stays_held(600ms, [&] { holder.entries[3][shm::Count::kGated].fetch_add(1); }));
-  EXPECT_TRUE(stays_held(600ms, [&] { holder.syncs.fetch_add(1); }));
+  EXPECT_TRUE(stays_held(1500ms, [&] { holder.entries[3][shm::Count::kGated].fetch_add(1); }));
+  EXPECT_TRUE(stays_held(1500ms, [&] { holder.syncs.fetch_add(1); }));
   EXPECT_EQ(slot().max_hold_opened.load(), 0U);
   EXPECT_TRUE(eventually([&] { return !held(); })) << "it only beats now";
   EXPECT_EQ(slot().max_hold_opened.load(), 1U);
@@ -78,10 +78,12 @@ TEST_F(Holders, AStoppedHolderIsObeyedAgain) {
   EXPECT_TRUE(eventually([&] { return !held(); }));
   const std::uint64_t took = base::monotonic_ns() - stopped;
   EXPECT_GE(took, 120 * kMs) << "a busy machine delays a thread by that much";
-  EXPECT_LT(took, 1000 * kMs);
+  EXPECT_LT(took, 8000 * kMs);
   std::this_thread::sleep_for(600ms);  // longer than max_hold
-  holder.watcher_beat_ns.store(base::monotonic_ns());
-  EXPECT_TRUE(eventually([&] { return held(); }));
+  EXPECT_TRUE(eventually([&] {
+    holder.watcher_beat_ns.store(base::monotonic_ns());
+    return held();
+  }));
   EXPECT_EQ(slot().max_hold_opened.load(), 0U);
   EXPECT_TRUE(eventually([&] { return !held(); })) << "stopped again";
   const std::string said = errors();

@@ -41,7 +41,7 @@ class Targets : public Above {
 };
 
 TEST_F(Targets, TheGatesCloseLateAndOpenAtTheEnd) {
-  learn_jobs("p99=150ms");
+  learn_jobs("p99=2s");
   const std::uint64_t begin = base::monotonic_ns();
   const std::uint64_t job = sluice_job_begin(0);
   EXPECT_FALSE(closed());
@@ -50,14 +50,14 @@ TEST_F(Targets, TheGatesCloseLateAndOpenAtTheEnd) {
   EXPECT_TRUE(notice_thread()) << "the watcher alone would be up to 20 ms late";
   ASSERT_TRUE(eventually([&] { return closed(); }));
   const std::uint64_t closed_after = base::monotonic_ns() - begin;
-  EXPECT_GE(closed_after, 75 * kMs) << "the job has 148 ms to spare";
+  EXPECT_GE(closed_after, 1000 * kMs) << "the job has 1998 ms to spare";
   EXPECT_FALSE(open_job());
   EXPECT_TRUE(active());
-  EXPECT_GE(slot().open_ns.load(), 75 * kMs);
+  EXPECT_GE(slot().open_ns.load(), 1000 * kMs);
   sluice_job_end(job);
   EXPECT_FALSE(closed());
   EXPECT_FALSE(active() || open_job());
-  EXPECT_GE(slot().job_times.recent().ns.back(), 75 * kMs) << "a job counts from its begin";
+  EXPECT_GE(slot().job_times.recent().ns.back(), 1000 * kMs) << "a job counts from its begin";
 }
 
 // Prevents: a job counter, or a gate, that a job with open gates leaves behind.
@@ -190,7 +190,7 @@ TEST_F(Targets, AJobThatBeganWithoutATargetIsNoSampleOfAnEarlierJob) {
 TEST_F(Targets, TheOpenShareIsOfTheJobsWithThatTarget) {
   attach_above();
   const std::uint64_t before = sluice_job_begin(0);
-  std::this_thread::sleep_for(500ms);
+  std::this_thread::sleep_for(1s);
   sluice_job_end(before);
   ask_for("p99=5s");
   for (std::size_t i = 0; i < TargetLaw::kFirst + TargetLaw::kEnough; ++i)
@@ -198,7 +198,7 @@ TEST_F(Targets, TheOpenShareIsOfTheJobsWithThatTarget) {
   for (int i = 0; i < 3; ++i) {
     const std::uint64_t job = sluice_job_begin(0);
     EXPECT_FALSE(closed());
-    std::this_thread::sleep_for(20ms);
+    std::this_thread::sleep_for(1s);
     sluice_job_end(job);
   }
   const double share = static_cast<double>(slot().open_ns.load()) /
