@@ -28,7 +28,7 @@ TEST_P(OwnLaterLaunch, RunsOnAfterFiveSecondsAndObeysItsGate) {
   EXPECT_TRUE(flows(program)) << "does not continue";
   critical.ask("begin");
   EXPECT_TRUE(becomes_held(program)) << "runs ungated";
-  critical.ask("end");
+  critical.ask("end 1");
   EXPECT_TRUE(flows(program));
 }
 INSTANTIATE_TEST_SUITE_P(, OwnLaterLaunch, testing::Values("sync:1", "event:1"),
