@@ -37,7 +37,7 @@ class SlowBatch : public Batch {
     EXPECT_EQ(count, 1U);
     ++next_;
     done_at_ = std::chrono::steady_clock::now() +
-               (first_ ? milliseconds(60) : milliseconds(first == 0 ? 2 : 12));
+               (first_ ? milliseconds(200) : milliseconds(first == 0 ? 2 : 12));
   }
   [[nodiscard]] bool done() override { return std::chrono::steady_clock::now() >= done_at_; }
   [[nodiscard]] std::vector<Tensor> outputs() override { return {}; }
@@ -65,11 +65,11 @@ TEST(BlockTimes, AreThoseUntilEachBlockIsDone) {
   ASSERT_EQ(ms.size(), 2U);
   // Not the first batches, and not the time of launch() alone.
   EXPECT_GE(ms[0], 2);
-  EXPECT_LT(ms[0], 50);
+  EXPECT_LT(ms[0], 180);
   EXPECT_GE(ms[1], 12);
-  EXPECT_LT(ms[1], 50);
+  EXPECT_LT(ms[1], 180);
   SlowModel again;
-  EXPECT_LT(time_blocks(again, 4, 1)[0], 50);
+  EXPECT_LT(time_blocks(again, 4, 1)[0], 180);
 }
 
 TEST(BlockTimes, OfASplitAreMeasuredInTurnWithTheWholeModel) {

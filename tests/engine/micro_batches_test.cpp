@@ -346,8 +346,9 @@ TEST_F(MicroBatchesTest, SizesFollowTheGrantAndTooSmallAGrantIsWaitedFor) {
   EXPECT_EQ(micro_batches.take_counts().waited_ns, 0U);
 
   sluice_fake_grant(109);
-  std::thread later([] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  const auto waits = [] { return sluice_fake_count(kWaits); };  // of 2 ms each
+  std::thread later([&waits, before = waits()] {
+    while (waits() < before + 10) std::this_thread::yield();
     sluice_fake_grant(SLUICE_NO_LIMIT);
   });
   work_.sizes.clear();

@@ -56,14 +56,14 @@ TEST_F(JobLoopTest, WritesThePublishedLog) {
 
 // A job is announced when its preparation begins. Its JCT counts from the begin of the job itself.
 TEST_F(JobLoopTest, PreparationComesBeforeTheJob) {
-  model.announce_ms = 20;
+  model.announce_ms = 1000;
   const std::uint64_t begin = base::monotonic_ns();
   run_jobs(model, options, backend, 0);
-  EXPECT_GE(base::monotonic_ns() - begin, 3 * 20'000'000U) << "the warm-up is prepared too";
+  EXPECT_GE(base::monotonic_ns() - begin, 3 * 1'000'000'000U) << "the warm-up is prepared too";
   std::smatch jct;
   const std::string text = log();
   ASSERT_TRUE(std::regex_search(text, jct, std::regex("JCT \\d{19} 1 (\\d+\\.\\d{6})")));
-  EXPECT_LT(std::stod(jct[1]), 20.0);
+  EXPECT_LT(std::stod(jct[1]), 1000.0);
 }
 
 TEST_F(JobLoopTest, GroupLinesOnlyForHookedModelsAbovePriorityZero) {

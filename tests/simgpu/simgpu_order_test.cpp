@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/simgpu/gpu.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/gpu_log.hpp"
 #include "tests/support/session.hpp"
 
@@ -20,6 +21,12 @@ using sluice::simgpu::test::Gpu;
 
 constexpr std::uint64_t kUs = 1000;
 constexpr std::uint64_t kMs = 1000 * kUs;
+
+constexpr double kScale = 10;
+
+double simulated_ms_since(std::chrono::steady_clock::time_point start) {
+  return sluice::test::ms_since(start) / kScale;
+}
 
 struct Kernel {
   std::uint64_t stream = 0;
@@ -42,7 +49,6 @@ class Order : public testing::Test {
 
   /// The kernels of the log in order of their start, once `count` are in it.
   [[nodiscard]] std::vector<Kernel> kernels(std::size_t count) const {
-    constexpr double kScale = 10;
     for (int i = 0; i < 1000; ++i) {
       std::vector<Kernel> found;
       const sluice::test::GpuLog log(log_);
@@ -91,6 +97,7 @@ TEST_F(Order, OfKernelsThatAreReadyTheOneOfTheHigherPriorityStreamRunsFirst) {
 // contexts take turns and the third never runs.
 TEST_F(Order, APreemptedKernelQueuesAnewSoThatEveryContextGetsATurn) {
   constexpr double kSliceMs = 2.2;
+  const auto start = std::chrono::steady_clock::now();
   std::vector<CUcontext> contexts;
   std::vector<CUstream> streams;
   for (int i = 0; i < 3; ++i) {
@@ -107,24 +114,31 @@ TEST_F(Order, APreemptedKernelQueuesAnewSoThatEveryContextGetsATurn) {
     ASSERT_EQ(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, streams.back(), arguments, nullptr),
               CUDA_SUCCESS);
   }
+  const double given_ms = simulated_ms_since(start);
   for (CUcontext context : contexts) {
     ASSERT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
     ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
   }
   // Each kernel is 30 ms long. The last one begins after a slice or two of the others.
-  EXPECT_LT(kernels(3)[2].start_ms, 4 * kSliceMs);
+  EXPECT_LT(kernels(3)[2].start_ms, given_ms + 4 * kSliceMs);
   for (CUcontext context : contexts) cuCtxDestroy(context);
 }
 
 /// How long after the begin of a kernel of 30 ms a kernel of another context begins, in simulated
-/// ms. `slice_us`: of both contexts, set before, or while the second kernel waits.
+/// ms, and how long the host took to give both. `slice_us`: of both contexts, set before, or while
+/// the second kernel waits.
 class SliceOf : public Order {
  protected:
-  double waits(std::uint64_t slice_us, bool meanwhile) {
+  struct Waited {
+    double all;
+    double given;  ///< Of it, before the second kernel was there.
+  };
+  Waited waits(std::uint64_t slice_us, bool meanwhile) {
     const std::size_t before = launched_;
     if (!meanwhile) set(slice_us);
     EXPECT_EQ(cuCtxSetCurrent(gpu_.context), CUDA_SUCCESS);
     CUstream first = make_stream();
+    const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(gpu_.launch(first, 30 * kMs), CUDA_SUCCESS);
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
     EXPECT_EQ(cuCtxSetCurrent(other_), CUDA_SUCCESS);
@@ -133,12 +147,13 @@ class SliceOf : public Order {
     CUstream second = make_stream();
     EXPECT_EQ(cuLaunchKernel(spin_, 1, 1, 1, 1, 1, 1, 0, second, arguments, nullptr), CUDA_SUCCESS);
     if (meanwhile) set(slice_us);
+    const double given = simulated_ms_since(start);
     EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
     EXPECT_EQ(cuCtxSetCurrent(gpu_.context), CUDA_SUCCESS);
     EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
     launched_ += 2;
     const std::vector<Kernel> ran = kernels(launched_);
-    return ran[before + 1].start_ms - ran[before].start_ms;
+    return {ran[before + 1].start_ms - ran[before].start_ms, given};
   }
   static void set(std::uint64_t us) { EXPECT_EQ(sluice_simgpu_set_slice(0, us), CUDA_SUCCESS); }
   SliceOf() {
@@ -158,15 +173,17 @@ class SliceOf : public Order {
 // As measured on an H100 and two H200: the GPU stops a kernel at the end of a slice that its
 // process has set (docs/reference/slices.md).
 TEST_F(SliceOf, AContextEndsAKernelsTurn) {
-  EXPECT_GT(waits(0, false), 1.5) << "the driver's slice is 2.2 ms";
-  EXPECT_LT(waits(100, false), 0.3 + 0.1 + kSwitchMs + 0.4) << "3 ms of real time are 0.3 ms";
+  EXPECT_GT(waits(0, false).all, 1.5) << "the driver's slice is 2.2 ms";
+  const Waited waited = waits(100, false);
+  EXPECT_LT(waited.all, waited.given + 0.1 + kSwitchMs + 0.4);
 }
 
-TEST_F(SliceOf, AContextMayBeLong) { EXPECT_GT(waits(20'000, false), 15); }
+TEST_F(SliceOf, AContextMayBeLong) { EXPECT_GT(waits(20'000, false).all, 15); }
 
 TEST_F(SliceOf, AContextIsObeyedInTheMiddleOfAKernel) {
   ASSERT_EQ(sluice_simgpu_set_slice(0, 20'000), CUDA_SUCCESS);
-  EXPECT_LT(waits(100, true), 10);
+  const Waited waited = waits(100, true);
+  EXPECT_LT(waited.all, waited.given + 10);
 }
 
 TEST_F(SliceOf, NoDeviceAndNoTimeThereIs) {
@@ -226,7 +243,7 @@ TEST_F(Order, WhoeverWaitsForTheLastCommandIsWokenByIt) {
     ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
   }
   // A real millisecond each. The timeout of a wait is 100 ms.
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(kTimes * 50));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(kTimes * 80));
 }
 
 // Prevents: a record that completes late and takes the event back from a newer one.
