@@ -1,6 +1,7 @@
 // The estimate of a client's GPU time (Slot::gpu_ns) against the log of the simulated GPU.
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "tests/support/end_to_end_test.hpp"
 
@@ -24,8 +25,13 @@ class GpuTimeEstimate : public EndToEndTest {
   /// else the log's times count, which contain the time slices of others.
   void expect_right(Program& program, std::uint64_t launch_ns = 0) {
     program.ask("halt");
-    std::this_thread::sleep_for(100ms);
-    const double estimate = static_cast<double>(gpu_ns(program));
+    std::uint64_t last_ns = 0;
+    EXPECT_TRUE(eventually([&] {
+      const std::uint64_t before_ns = std::exchange(last_ns, gpu_ns(program));
+      std::this_thread::sleep_for(300ms);
+      return last_ns == before_ns;
+    }));
+    const double estimate = static_cast<double>(last_ns);
     const pid_t pid = program.pid();
     end_all();
     ASSERT_TRUE(end_gpu());
