@@ -60,10 +60,14 @@ std::vector<Holder> holders_of(const Board& board, int self, std::uint64_t gate,
 
 void add_entries(const Slot& slot, ClientSnapshot& client) {
   for (std::size_t i = 0; i < kEntryNames.size(); ++i) {
-    EntrySnapshot entry{std::string(kEntryNames[i]), slot.entries[i].launches(), {}};
+    EntrySnapshot entry{std::string(kEntryNames[i]), 0, {}};
     for (std::size_t c = 0; c < entry.counts.size(); ++c) {
       entry.counts[c] = slot.entries[i].value(static_cast<Count>(c));
     }
+    // Of the same looks, because the client launches on.
+    constexpr auto kKinds = static_cast<std::ptrdiff_t>(Count::kLaunchKinds);
+    entry.launches =
+        std::accumulate(entry.counts.begin(), entry.counts.begin() + kKinds, std::uint64_t{0});
     if (entry.launches == 0) continue;
     client.launches += entry.launches;
     client.bypassed += entry.launches - entry.count(Count::kGated) - entry.count(Count::kCaptured);

@@ -3,6 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <thread>
+#include <utility>
+
 #include "tests/support/board_test.hpp"
 
 namespace sluice::shm {
@@ -124,6 +128,29 @@ TEST_F(Snapshots, LaunchesAreGatedCapturedOrBypassed) {
   EXPECT_EQ(taken.bypassed, 5U);
   EXPECT_EQ(taken.waits, 3U);
   EXPECT_EQ(taken.entries[1].count(Count::kBypassRefusedWait), 5U);
+}
+
+// Prevents: 18446744073709551615 launches outside of the gate, because the client has launched
+// between two looks at its counters.
+TEST_F(Snapshots, OfAClientThatLaunchesOn) {
+  add_client(0, 0, "a");
+  EntryCounters& counters = slot(0).entries[0];
+  counters[Count::kGated].store(1);
+  std::atomic<bool> over = false;
+  std::thread client([&] {
+    while (!over) counters.stripe(0).fetch_add(1);
+  });
+  // Until it has launched between so many looks.
+  std::uint64_t last = 0;
+  bool whole = true;
+  for (int changes = 0; changes < 20'000 && whole;) {
+    const ClientSnapshot taken = snapshot().clients.front();
+    changes += taken.launches != std::exchange(last, taken.launches) ? 1 : 0;
+    whole = taken.bypassed == 0 && taken.launches == taken.entries.front().count(Count::kGated);
+  }
+  over = true;
+  client.join();
+  EXPECT_TRUE(whole);
 }
 
 // Prevents: a figure of a client is missing, or is that of another word.
