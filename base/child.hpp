@@ -15,11 +15,14 @@
 /// Child processes, and the pipes to them.
 namespace sluice::base {
 
-/// A pipe. Both ends are closed on exec. Throws RunError if there is none to be had.
+/// A pipe. Both ends are closed on exec. In a process that has closed a standard file, no end gets
+/// its number: a child would lose the end that becomes this file. Throws RunError if there is none
+/// to be had.
 struct Pipe {
   Fd read;
   Fd write;
   Pipe() {
+    const StandardFiles taken;
     std::array<int, 2> ends{};
     if (pipe2(ends.data(), O_CLOEXEC) != 0) {
       throw RunError(std::string("no pipe: ") + std::strerror(errno));
