@@ -54,6 +54,15 @@ class NoSignals {
   sigset_t before_{};
 };
 
+/// A process may have been started with SIGCHLD ignored. The kernel would then keep no exit code,
+/// and each child would look as if it had ended well.
+void keep_exit_codes() {
+  struct sigaction action {};
+  if (sigaction(SIGCHLD, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) {
+    signal(SIGCHLD, SIG_DFL);
+  }
+}
+
 /// As exec will do. The handlers of the parent stay: the child has a table of its own.
 void forget_handlers() {
   for (int signal = 1; signal < NSIG; ++signal) {
@@ -129,6 +138,7 @@ pid_t start_child(const ChildOptions& options) {
   const auto argv = pointers(args);
   const auto envp = pointers(environment);
   const pid_t parent = getpid();
+  keep_exit_codes();
   const NoSignals until_exec;
   // fork would copy the page tables of a server with gigabytes of memory, and each page that it
   // then writes to would be copied, too.

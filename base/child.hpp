@@ -50,7 +50,7 @@ struct ChildOptions {
 /// `inherited_fd`, and no other. If exec fails, the child exits with 127 and prints one
 /// line to its stderr. Throws RunError if there can be no more processes. Returns when the program
 /// runs, after a time that does not depend on how much memory this process has. Call it from a
-/// thread that lives as long as the child should.
+/// thread that lives as long as the child should. If SIGCHLD is ignored, it no longer is.
 [[nodiscard]] pid_t start_child(const ChildOptions& options);
 
 /// The exit code of a wait status; 128 + signal if the child was killed.

@@ -48,6 +48,24 @@ TEST(Capture, ReplacesEnvironmentVariables) {
   unsetenv("SLUICE_TEST_VARIABLE");
 }
 
+// Prevents: a failed program looks like one that ended well, because whoever started us ignores the
+// ends of its children.
+TEST(Capture, KnowsTheExitCodeThoughSigchldIsIgnored) {
+  signal(SIGCHLD, SIG_IGN);
+  EXPECT_EQ(capture({"/bin/sh", "-c", "exit 3"}).exit_code, 3);
+  signal(SIGCHLD, SIG_DFL);
+}
+
+// Prevents: an answer that is lost because our own output is closed, as in a process of cron.
+TEST(Capture, ReadsTheOutputThoughOurOwnIsClosed) {
+  test::ForkedChild closed([] {
+    close(STDIN_FILENO);
+    close(STDOUT_FILENO);
+    return capture({"/bin/sh", "-c", "echo out"}).out == "out\n" ? 0 : 1;
+  });
+  EXPECT_EQ(closed.wait(), 0);
+}
+
 TEST(StartChild, ChildDoesNotInheritBlockedSignals) {
   // A worker that was started with SIGTERM blocked could not be asked to end.
   const SignalFd signals{SIGTERM};

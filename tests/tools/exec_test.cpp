@@ -140,6 +140,20 @@ TEST_F(Exec, PassesArgumentsExitCodeAndPidThrough) {
 }
 
 // A program that waits for "any child" must not be handed the controller.
+// Prevents: a program that is started with the ends of its children ignored, and is not so under
+// us.
+TEST_F(Exec, PassesAnIgnoredSigchldThrough) {
+  Args command{"/usr/bin/env", "--ignore-signal=CHLD"};
+  const Args ours = sluice_command(
+      under_exec({"--priority", "0", "--memory", "1GiB"}, {"grep", "SigIgn", "/proc/self/status"}));
+  command.insert(command.end(), ours.begin(), ours.end());
+  Process program(command);
+  const std::string line = program.read_line();
+  constexpr std::uint64_t kIgnoresSigchld = std::uint64_t{1} << (SIGCHLD - 1);
+  EXPECT_NE(std::stoull(line.substr(line.find('\t')), nullptr, 16) & kIgnoresSigchld, 0U) << line;
+  EXPECT_EQ(program.finish().err, "");
+}
+
 TEST_F(Exec, TheControllerIsNoChildOfTheProgram) {
   Process client(sluice_command(under_exec({"--priority", "0"}, {SLUICE_TEST_CLIENT})));
   EXPECT_EQ(client.read_line(), "ok");

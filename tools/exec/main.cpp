@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -276,6 +277,9 @@ void prepare_interception(const Options& options, const base::Install& install,
 }
 
 int exec(int argc, char** argv) {
+  // The program gets the signals as we got them; base::start_child() may need another SIGCHLD.
+  struct sigaction child_signal {};
+  sigaction(SIGCHLD, nullptr, &child_signal);
   Options options;
   if (const auto exit_code = parse_command_line(argc, argv, options)) return *exit_code;
   const base::Install install = base::Install::of_this_program();
@@ -292,6 +296,7 @@ int exec(int argc, char** argv) {
   std::vector<char*> args;
   for (std::string& arg : options.program) args.push_back(arg.data());
   args.push_back(nullptr);
+  sigaction(SIGCHLD, &child_signal, nullptr);
   execvp(program.c_str(), args.data());  // a script without #! is run by the shell, as everywhere
   throw base::RunError("cannot run " + program + ": " + std::strerror(errno));
 }
