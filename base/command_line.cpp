@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <utility>
@@ -85,6 +86,13 @@ std::optional<int> parse(CLI::App& app, int argc, const char* const* argv) {
 
 void print_error(std::string_view name, std::string_view line) {
   std::cerr << name << ": " << line << '\n';
+}
+
+int code_after_output(std::string_view name, int exit_code) {
+  // std::cout has no buffer of its own: it writes to that of stdout.
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  print_error(name, "standard output could not be written (is its disk full?): text is missing");
+  return exit_code == kExitFine ? kExitFailed : exit_code;
 }
 
 std::string printed_error(std::string_view name, const std::string& output) {

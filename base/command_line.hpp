@@ -17,12 +17,17 @@ namespace sluice::base {
 /// --help, kExitUsage after wrong usage. Prints the help or one line of error.
 [[nodiscard]] std::optional<int> parse(CLI::App& app, int argc, const char* const* argv);
 
-/// Runs the body of a program and returns its exit code. An exception becomes one line on stderr.
+/// Runs the body of a program and returns its exit code. An exception becomes one line on stderr,
+/// and so does output that could not be written.
 template <class Body>
 [[nodiscard]] int run_program(std::string_view name, Body body);
 
 /// Prints `name: line` to stderr.
 void print_error(std::string_view name, std::string_view line);
+
+/// The exit code of a program that has printed all: kExitFailed, with a line on stderr, in place of
+/// kExitFine if standard output did not take it, as on a full disk.
+[[nodiscard]] int code_after_output(std::string_view name, int exit_code);
 
 /// The first line of what another program printed to stderr, without the name that print_error()
 /// puts in front, so that our own line has one name only.
@@ -59,7 +64,7 @@ void add_gpu_option(CLI::App& app, GpuChoice& choice);
 template <class Body>
 int run_program(std::string_view name, Body body) {
   try {
-    return body();
+    return code_after_output(name, body());
   } catch (const UsageError& error) {
     print_error(name, error.what());
     return kExitUsage;

@@ -1,10 +1,16 @@
 #include "base/command_line.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <vector>
+
+#include "tests/support/forked_child.hpp"
 
 namespace sluice::base {
 namespace {
@@ -94,6 +100,24 @@ TEST(RunProgram, EachErrorHasItsExitCode) {
   EXPECT_EQ(run_program("p", []() -> int { throw UsageError("wrong"); }), kExitUsage);
   EXPECT_EQ(run_program("p", []() -> int { throw RunError("failed"); }), kExitFailed);
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "p: wrong\np: failed\n");
+}
+
+// Prevents: `sluice status --json >FILE` on a full disk leaves a part of the JSON, and exits with
+// 0.
+TEST(RunProgram, OutputThatIsLostIsAFailure) {
+  const auto code = [](const char* out) {
+    std::fflush(stdout);
+    test::ForkedChild program([out] {
+      dup2(open(out, O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
+      return run_program("p", [] {
+        std::cout << "text";
+        return kExitFine;
+      });
+    });
+    return program.wait();
+  };
+  EXPECT_EQ(code("/dev/full"), kExitFailed);
+  EXPECT_EQ(code("/dev/null"), kExitFine);
 }
 
 }  // namespace
