@@ -130,7 +130,10 @@ RunResult collect(const RunContext& context, const Supervisor& supervisor, Super
 bool report(const RunResult& result, const RunContext& context) {
   const std::string folder = run_folder(context.experiment);
   print("\n" + results_table(result));
-  bool saved = save(context, "results.json", results_json(result).dump(2) + "\n");
+  // The name of the experiment's file may have any bytes.
+  const std::string json =
+      results_json(result).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+  bool saved = save(context, "results.json", json + "\n");
   saved = save(context, "results.csv", results_csv(result)) && saved;
   print("logs and results: " + folder + "\n");
   if (context.trace.empty()) return saved;

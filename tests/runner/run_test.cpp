@@ -76,6 +76,14 @@ TEST_F(RunTest, LeavesLogsPidsAndResultsAndNothingElse) {
 }
 
 // Prevents: a run in the session of somebody else waits for the end of that session, and complains
+// Prevents: all results are lost at the end of a run, because the name of its file is not UTF-8.
+TEST_F(RunTest, KeepsItsResultsWhateverTheNameOfTheFile) {
+  write_experiment(two_models());
+  std::filesystem::rename(folder_.file("exp.json"), folder_.file("\xff.json"));
+  EXPECT_EQ(run("sluice-run", {"\xff.json", "--gpu", "sim"}).exit_code, 0) << read("stderr.txt");
+  EXPECT_EQ(json::parse(read("logs/results.json"))["configuration"], "\ufffd.json");
+}
+
 // that it goes on.
 TEST_F(RunTest, LeavesASessionThatIsNotItsOwn) {
   const test::Session session("test-not-own");

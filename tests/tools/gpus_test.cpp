@@ -2,6 +2,7 @@
 // is one: what they expect of --gpu real depends on what it answers.
 #include <nlohmann/json.hpp>
 
+#include "tests/support/temp_folder.hpp"
 #include "tests/tools/command.hpp"
 
 namespace sluice::test {
@@ -30,6 +31,21 @@ TEST_F(Gpus, AToolkitsStubIsNamed) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.err.find("/libcuda.so.1 is the stub of a CUDA toolkit"), std::string::npos)
       << result.err;
+}
+
+// Prevents: no answer at all where a path that a message names is not UTF-8.
+TEST_F(Gpus, JsonIsValidWhateverThePathOfTheDriver) {
+  const TempFolder folder;
+  const std::string bad = folder.file("\xff");
+  std::filesystem::create_directory(bad);
+  std::ofstream(bad + "/libcuda.so.1") << "no library";
+  setenv("LD_LIBRARY_PATH", bad.c_str(), 1);
+  const base::Captured result = sluice({"gpus", "--json"});
+  unsetenv("LD_LIBRARY_PATH");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto json = nlohmann::json::parse(result.out);
+  EXPECT_NE(json["why_simulated"].get<std::string>().find("\ufffd/libcuda.so.1"), std::string::npos)
+      << result.out;
 }
 
 TEST_F(Gpus, SaysHowManyThereAre) {

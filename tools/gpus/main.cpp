@@ -59,7 +59,9 @@ void print_json(const Answer& answer) {
                                {"compute_mode", device.compute_mode},
                                {"memory_bytes", device.memory_bytes}});
   }
-  std::cout << json.dump(2) << '\n';
+  // The path of a library may have any bytes.
+  const auto replace = nlohmann::json::error_handler_t::replace;
+  std::cout << json.dump(2, ' ', false, replace) << '\n';
 }
 
 void print_text(const Answer& answer) {
