@@ -67,7 +67,10 @@ bool remove_former_run(const Experiment& experiment) {
   const nlohmann::json former = nlohmann::json::parse(file, nullptr, false);
   if (former.contains("models")) {
     for (const nlohmann::json& model : former["models"]) {
-      const std::string name = model.value("output_file_name", "");
+      const char* const key = "output_file_name";
+      if (!model.contains(key) || !model[key].is_string()) continue;
+      // Somebody else may have written the file: nothing outside of the folder is removed.
+      const std::string name = fs::path(model[key].get<std::string>()).filename();
       for (const char* suffix : kModelFiles) remove_file(folder / (name + suffix));
     }
   }

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "base/fd.hpp"
+#include "runner/run/output_folders.hpp"
 #include "shm/board.hpp"
 #include "shm/messages.hpp"
 #include "shm/session.hpp"
@@ -75,7 +76,6 @@ TEST_F(RunTest, LeavesLogsPidsAndResultsAndNothingElse) {
   expect_nothing_left();
 }
 
-// Prevents: a run in the session of somebody else waits for the end of that session, and complains
 // Prevents: all results are lost at the end of a run, because the name of its file is not UTF-8.
 TEST_F(RunTest, KeepsItsResultsWhateverTheNameOfTheFile) {
   write_experiment(two_models());
@@ -84,6 +84,7 @@ TEST_F(RunTest, KeepsItsResultsWhateverTheNameOfTheFile) {
   EXPECT_EQ(json::parse(read("logs/results.json"))["configuration"], "\ufffd.json");
 }
 
+// Prevents: a run in the session of somebody else waits for the end of that session, and complains
 // that it goes on.
 TEST_F(RunTest, LeavesASessionThatIsNotItsOwn) {
   const test::Session session("test-not-own");
@@ -299,6 +300,22 @@ TEST_F(RunTest, NothingIsLeftOfAReplacedRun) {
             (std::set<std::string>{"best_effort.csv", "best_effort.log", "best_effort.out",
                                    "experiment.resolved.json", "models_pid.json", "notes.txt",
                                    "results.csv", "results.json", "status.json"}));
+}
+
+// Prevents: a folder that another user has prepared takes files of this user, or stops a run.
+TEST_F(RunTest, AForeignFolderTakesNoFileOutsideOfIt) {
+  Experiment experiment;
+  experiment.models.emplace_back().output_file_path = folder_.file("logs");
+  std::filesystem::create_directory(folder_.file("logs"));
+  static_cast<void>(folder_.write("mine.log", "the user's own"));
+  const json former{{"models",
+                     {{{"output_file_name", "../mine"}},
+                      {{"output_file_name", folder_.file("mine")}},
+                      {{"output_file_name", 7}},
+                      8}}};
+  static_cast<void>(folder_.write("logs/experiment.resolved.json", former.dump()));
+  EXPECT_TRUE(remove_former_run(experiment));
+  EXPECT_EQ(read("mine.log"), "the user's own");
 }
 
 TEST_F(RunTest, CtrlCEndsWorkersAndKeepsLogs) {
