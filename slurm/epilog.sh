@@ -14,7 +14,8 @@ rm -f "$state/job.$SLURM_JOB_ID"
 for file in "$state"/job.*; do
   [ -e "$file" ] && read -r other _ <"$file" && [ "$other" = "$uid" ] && exit 0
 done
+# If that controller has ended, its pid may be that of another user's.
 pid=$(cat "$state/controller.$uid" 2>/dev/null) && [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = sluice-controll ] &&
-  kill "$pid"
+  [ "$(stat -c %u "/proc/$pid")" = "$uid" ] && kill "$pid"
 rm -f "$state/controller.$uid" "$state/controller.$uid.log"
 exit 0

@@ -47,7 +47,8 @@ find_other_board() {
 }
 
 controller_runs() {
-  pid=$(cat "$state/controller.$uid" 2>/dev/null) && [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = sluice-controll ]
+  pid=$(cat "$state/controller.$uid" 2>/dev/null) && [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = sluice-controll ] &&
+    [ "$(stat -c %u "/proc/$pid")" = "$uid" ]
 }
 
 # Starts the controller, if there is none, and waits until clients can attach. Prints a fault.

@@ -3,6 +3,7 @@ user who takes one that the site does not allow, would be noticed only by the la
 
 import os
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -223,6 +224,26 @@ def test_the_line_of_the_guide_shows_what_a_job_got(cluster):
     done = cluster.run(*shlex.split(line), PATH=f"{BUILD}/bin:{os.environ['PATH']}")
     assert done.stdout.splitlines()[:3] == ["0", "default", INTERPOSER], done.stderr
     assert "session default: controller pid" in done.stdout
+
+
+def test_the_controller_of_another_user_is_left_alone(tmp_path):
+    """The pid that the prolog has written may be that of another process by now."""
+    program = tmp_path / "sluice-controll"
+    shutil.copy("/bin/sleep", program)
+    STATE.mkdir(parents=True, exist_ok=True)
+    (STATE / "lock").touch()
+    other = subprocess.Popen(["setpriv", f"--reuid={NOBODY}", "--clear-groups", program, "60"])
+    try:
+        wait_until(lambda: Path(f"/proc/{other.pid}/comm").read_text() == "sluice-controll\n", "it runs")
+        (STATE / "controller.0").write_text(f"{other.pid}\n")
+        job = {"SLURM_JOB_UID": "0", "SLURM_JOB_ID": "3"}
+        subprocess.run([BUILD / "libexec" / "sluice" / "slurm-epilog"], env=os.environ | job, check=True)
+        assert "controller.0" not in state_files()
+        with pytest.raises(subprocess.TimeoutExpired):
+            other.wait(timeout=1)
+    finally:
+        other.kill()
+        other.wait()
 
 
 def test_taken_out_it_leaves_jobs_alone(cluster):
