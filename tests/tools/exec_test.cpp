@@ -14,6 +14,7 @@
 
 #include "shm/messages.hpp"
 #include "shm/session.hpp"
+#include "tests/support/controller.hpp"
 #include "tests/tools/command.hpp"
 
 namespace sluice::test {
@@ -139,7 +140,6 @@ TEST_F(Exec, PassesArgumentsExitCodeAndPidThrough) {
   EXPECT_EQ(process.finish().exit_code, 0);
 }
 
-// A program that waits for "any child" must not be handed the controller.
 // Prevents: a program that is started with the ends of its children ignored, and is not so under
 // us.
 TEST_F(Exec, PassesAnIgnoredSigchldThrough) {
@@ -154,6 +154,7 @@ TEST_F(Exec, PassesAnIgnoredSigchldThrough) {
   EXPECT_EQ(program.finish().err, "");
 }
 
+// A program that waits for "any child" must not be handed the controller.
 TEST_F(Exec, TheControllerIsNoChildOfTheProgram) {
   Process client(sluice_command(under_exec({"--priority", "0"}, {SLUICE_TEST_CLIENT})));
   EXPECT_EQ(client.read_line(), "ok");
@@ -245,6 +246,20 @@ TEST_F(Exec, TakesALeaseForItsOwnPid) {
   AnswerOnce controller(shm::ReplyStatus::kOk, "");
   EXPECT_EQ(exec({"--priority", "0"}, {"true"}).err, "");
   EXPECT_EQ(controller.request().kind, shm::RequestKind::kLease);
+}
+
+// Prevents: a program that runs ungated because it asked a controller that was about to end.
+TEST_F(Exec, StartsAControllerWhenTheOneItAskedEnds) {
+  const auto ending = start_controller(own_session_);
+  ending->stop();
+  Process program(sluice_command(under_exec({"--priority", "0"}, {"echo", "ran"})));
+  EXPECT_TRUE(eventually([&] { return program.sleeps(); })) << "it waits for the answer";
+  ending->signal(SIGTERM);
+  ending->signal(SIGCONT);
+  EXPECT_EQ(program.read_line(), "ran");
+  EXPECT_EQ(program.finish().err, "");
+  EXPECT_NE(controller_pid(), 0);
+  EXPECT_NE(controller_pid(), ending->pid());
 }
 
 TEST_F(Exec, RunsTheProgramThoughTheControllerRefuses) {

@@ -51,6 +51,9 @@ LeaseResult take_lease(const std::string& socket) {
 
 bool nobody_listens(int error) { return error == ENOENT || error == ECONNREFUSED; }
 
+/// A controller that ends hangs up, and nobody listens a moment later.
+bool may_be_ending(int error) { return error == EPIPE || error == ECONNRESET; }
+
 std::string complaint_of(const Daemon& daemon) {
   const std::string words = base::printed_error("sluice controller", daemon.last_words());
   return words.empty() ? "it ended without a message" : words;
@@ -87,6 +90,11 @@ std::string fault_of_controller(const base::Install& install, const std::string&
                                 const std::string& log_level, bool log_to_stderr) {
   try {
     LeaseResult result = take_lease(shm::socket_path(session));
+    const Clock::time_point deadline = Clock::now() + kOtherControllerLimit;
+    while (may_be_ending(result.error) && Clock::now() < deadline) {
+      std::this_thread::sleep_for(2ms);
+      result = take_lease(shm::socket_path(session));
+    }
     const bool is_node = session == base::kNodeSession;
     if (is_node && base::find_node_service() == base::NodeService::kUntrusted) {
       result.error = EPERM;
