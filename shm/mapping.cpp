@@ -219,12 +219,11 @@ BoardMapping BoardMapping::open(std::string_view session, Access access) {
   BoardMapping mapping;
   mapping.name_ = board_name(session);
   const int flags = access == Access::kUse ? O_RDWR : O_RDONLY;
-  base::Fd file(shm_open(mapping.name_.c_str(), flags, 0));
+  // Another user may have put a pipe there, and opening it would wait for a writer.
+  base::Fd file(shm_open(mapping.name_.c_str(), flags | O_NONBLOCK, 0));
   const int error = file ? 0 : errno;
-  if (error == ENOENT) {
-    file = ask_controller(session, flags);
-    mapping.nameless_ = true;
-  }
+  mapping.nameless_ = error == ENOENT;
+  if (mapping.nameless_) file = ask_controller(session, flags);
   if (!file && error == ENOENT) {
     throw NoBoard("no board /dev/shm/" + mapping.name_ + ": the session has no controller");
   }

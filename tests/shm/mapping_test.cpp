@@ -256,6 +256,16 @@ TEST(BoardMapping, BoardOpenToOthersIsRefused) {
   expect_refused(session);
 }
 
+// Prevents: `sluice status` waits for good, because another user has put a pipe in our place.
+TEST(BoardMapping, APipeUnderOurNameIsRefused) {
+  const Session session;
+  ASSERT_EQ(mkfifo(session.board_file().c_str(), 0600), 0);
+  ForkedChild looking(
+      [&] { return error_of([&] { BoardMapping::inspect(session.name()); }).empty() ? 1 : 0; });
+  EXPECT_EQ(looking.wait(), 0);
+  std::filesystem::remove(session.board_file());
+}
+
 TEST(BoardMapping, AnotherUsersBoardIsRefused) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can make another user's board";
   const Session session;
