@@ -144,7 +144,10 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
   while (!text.empty()) {
     const std::size_t size = character_size(text);
     const auto lead = static_cast<unsigned char>(text.front());
-    const bool good = size > 0 && lead >= 0x20 && lead != 0x7f;
+    // Terminals obey U+0080 to U+009F, too.
+    const bool control = lead < 0x20 || lead == 0x7f ||
+                         (lead == 0xc2 && size == 2 && static_cast<unsigned char>(text[1]) < 0xa0);
+    const bool good = size > 0 && !control;
     const std::string_view character = good ? text.substr(0, size) : "?";
     if (result.size() + character.size() > max_bytes) break;
     result += character;

@@ -7,7 +7,7 @@ namespace sluice::controller {
 std::string Clients::describe(int index) {
   const shm::Slot& of = slot(index);
   return "slot " + std::to_string(index) + ", pid " + std::to_string(of.pid.load()) + " (" +
-         printable(load_text(of.command.data(), of.command.size()), of.command.size()) + ")";
+         load_text(of.command.data(), of.command.size()) + ")";
 }
 
 void update_outranked(Clients& clients) {
@@ -31,7 +31,7 @@ std::string load_text(const char* field, std::size_t size) {
     if (c == '\0') break;
     text += c;
   }
-  return text;
+  return printable(text, size);
 }
 
 }  // namespace sluice::controller

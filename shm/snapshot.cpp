@@ -19,10 +19,11 @@
 namespace sluice::shm {
 namespace {
 
-/// Another process may be writing the text: never read past the field.
+/// Another process may be writing the text: never read past the field. On the board of a node, it
+/// may be a hostile one, whose escape sequences the terminal of another user would obey.
 template <std::size_t kSize>
 std::string text_of(const std::array<char, kSize>& field) {
-  return {field.begin(), std::find(field.begin(), field.end(), '\0')};
+  return base::printable({field.begin(), std::find(field.begin(), field.end(), '\0')}, kSize);
 }
 
 std::uint64_t age(std::uint64_t now_ns, std::uint64_t then_ns) {

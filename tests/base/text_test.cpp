@@ -19,6 +19,7 @@ TEST(Printable, IsUtf8WithoutControlCharacters) {
   const auto shown = [](const std::string& text) { return printable(text, 100); };
   EXPECT_EQ(shown("a b~"), "a b~");
   EXPECT_EQ(shown("a\nb\x7f\x1b"), "a?b??");
+  EXPECT_EQ(shown("a\xc2\x80\xc2\x9b\xc2\xa0"), "a??\u00a0") << "U+009B begins an escape sequence";
   EXPECT_EQ(shown("\u00e9\u20ac\U0001f600"), "\u00e9\u20ac\U0001f600") << "two, three, four bytes";
   EXPECT_EQ(shown("\xc3"), "?") << "cut in a character";
   EXPECT_EQ(shown("\xe2\x82"), "??");

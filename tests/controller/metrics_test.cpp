@@ -327,6 +327,13 @@ TEST(Metrics, TextOfOthersIsMadePrintable) {
   EXPECT_EQ(printable("gr\xc3\xbc\xc3\x9f", 99), "gr\xc3\xbc\xc3\x9f");
   EXPECT_EQ(printable("gr\xc3\xbc", 3), "gr") << "not half a character";
   EXPECT_EQ(printable("\xff\xc3(\xed\xa0\x80\xc0\x80", 99), "\?\?(\?\?\?\?\?");
+  // Who may write to a node's board writes what it likes. Prometheus refuses a page with such
+  // bytes.
+  const auto board = example_board();
+  std::strcpy(board->slots[4].name.data(), "serve\xff");
+  const std::string page = exposition(*board, Tally(), 1'040'000'000, {});
+  EXPECT_EQ(page.find('\xff'), std::string::npos);
+  EXPECT_NE(page.find(R"(name="serve?")"), std::string::npos) << page;
 }
 
 // Prevents: metrics, and with them command lines, on the network.

@@ -222,6 +222,19 @@ TEST_F(Snapshots, EachWordIsInItsField) {
   EXPECT_EQ(taken.held_ns, 0U);
 }
 
+// Prevents: a hostile writer of the node's board drives the terminal of root, who looks at it.
+TEST_F(Snapshots, TextOfOthersIsMadePrintable) {
+  add_client(3, 9, "\x1b]0;a\x07 b\xff");
+  add_client(4, 0, "c");
+  hold(3, 4, kNow - kMs);
+  std::strcpy(board_->devices[0].name.data(), "GPU\n\xc2\x9b");
+  const Snapshot taken = snapshot();
+  EXPECT_EQ(taken.devices[0].name, "GPU??");
+  EXPECT_EQ(taken.clients[0].command, "?]0;a? b?");
+  EXPECT_EQ(taken.clients[0].name, "?]0;a?");
+  EXPECT_EQ(taken.clients[1].holders.front().name, "?]0;a?");
+}
+
 // Prevents: a client that waits, or whose open job holds nobody yet, counts as idle.
 TEST_F(Snapshots, StatesHaveNames) {
   const auto name = [&] { return state_name(snapshot().clients.front()); };
