@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <clocale>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -11,6 +12,7 @@
 #include "shm/slice.hpp"
 #include "shm/slice_answer.hpp"
 #include "tests/support/board_test.hpp"
+#include "tools/common/text.hpp"
 #include "tools/status/format.hpp"
 #include "tools/status/json.hpp"
 #include "tools/status/look.hpp"
@@ -269,6 +271,23 @@ TEST_F(Status, HeldTimeNeverGoesBack) {
   const shm::ClientSnapshot none = snapshot().clients[1];
   EXPECT_EQ(none.held_total_ns, 100 * kMs);
   EXPECT_TRUE(none.holders.empty()) << "nobody is held under policy none";
+}
+
+// Prevents: nobody can look, because one client has a name that has more bytes than columns.
+TEST_F(Status, ANameOfManyBytesFitsEveryWidth) {
+  std::setlocale(LC_CTYPE, "C.UTF-8");
+  std::string name = "x";
+  for (int i = 0; i < 18; ++i) name += "\u20ac";
+  test::BoardTest::set_name(add_client(0, 0, "python train.py --epochs 90 --batch-size 256"), name);
+  for (std::size_t columns = 80; columns < 160; ++columns) {
+    std::istringstream lines(status_text(snapshot(), "s", columns));
+    for (std::string line; std::getline(lines, line);) {
+      if (line.find(" x\u20ac") != std::string::npos) {
+        EXPECT_LE(columns_of(line), columns) << line;
+      }
+    }
+  }
+  std::setlocale(LC_CTYPE, "C");
 }
 
 TEST_F(Status, CoverageAddsUpAndNamesTheReasons) {

@@ -68,7 +68,9 @@ std::string fit(std::string_view text, std::size_t width, bool right) {
 }
 
 std::string shortened(std::string_view text, std::size_t width) {
-  return columns_of(text) <= width ? std::string(text) : fit(text, width - 3) + "...";
+  if (columns_of(text) <= width) return std::string(text);
+  const std::size_t dots = std::min<std::size_t>(width, 3);
+  return fit(text, width - dots) + std::string(dots, '.');
 }
 
 std::size_t columns_of(std::string_view text) {

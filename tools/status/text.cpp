@@ -100,7 +100,7 @@ class Table {
     std::string text = front(cells);
     if (!with_command_) return text + shortened(name, name_) + "\n";
     text += fit(name, name_) + "  ";
-    return text + shortened(command, columns_ - text.size()) + "\n";
+    return text + shortened(command, columns_ - std::min(columns_, columns_of(text))) + "\n";
   }
 
   static std::size_t widest_user(const shm::Snapshot& snapshot) {
