@@ -11,6 +11,8 @@
 #include <list>
 #include <memory>
 #include <semaphore>
+#include <string>
+#include <system_error>
 #include <thread>
 
 #include "base/clock.hpp"
@@ -59,10 +61,13 @@ void announce(const std::string& line) { spdlog::get(kPlainLogger)->info(line); 
 /// stuck on a terminal indefinitely.
 [[noreturn]] void flush_log_and_exit(int status) {
   static std::binary_semaphore flushed{0};
-  std::thread([] {
-    spdlog::shutdown();
-    flushed.release();
-  }).detach();
+  try {
+    std::thread([] {
+      spdlog::shutdown();
+      flushed.release();
+    }).detach();
+  } catch (const std::system_error&) {  // no thread to be had: the log has its 300 ms all the same
+  }
   static_cast<void>(flushed.try_acquire_for(kFlushTime));
   std::_Exit(status);
 }
@@ -138,7 +143,12 @@ void run_program(const std::string& name, const ProgramOptions& options,
                  const std::function<void()>& body) {
   signal(SIGPIPE, SIG_IGN);  // the reader of a log pipe may be gone
   signal(SIGTTOU, SIG_IGN);  // as a background job of a terminal with `stty tostop`
-  start_log(options.log_level);
+  try {
+    start_log(options.log_level);
+  } catch (const std::exception& error) {  // no thread: too many processes of this user
+    base::print_error(name, std::string("cannot start a thread: ") + error.what());
+    std::_Exit(base::kExitFailed);
+  }
   try {
     body();
   } catch (const base::UsageError& error) {

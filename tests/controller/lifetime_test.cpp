@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <string_view>
 
 #include "base/clock.hpp"
+#include "controller/program.hpp"
 #include "shm/gates.hpp"
 #include "shm/policy.hpp"
 #include "shm/session.hpp"
@@ -121,6 +123,23 @@ TEST_F(Lifetime, UsageErrorsAreOneLineAndCode2) {
     EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
     EXPECT_NE(said.find(options[0]), std::string::npos) << said;
   }
+}
+
+// Prevents: a core dump, and "what():" as the reason that `sluice exec` gives, where a user may
+// have no more threads.
+TEST_F(Lifetime, WithoutThreadsItSaysSoAndEnds) {
+  testing::internal::CaptureStderr();
+  ForkedChild starved([] {
+    constexpr rlimit kNone{0, 0};
+    constexpr uid_t kNotRoot = 65533;  // the limit is not for root
+    if (geteuid() == 0 && setresuid(kNotRoot, kNotRoot, kNotRoot) != 0) return 98;
+    if (setrlimit(RLIMIT_NPROC, &kNone) != 0) return 97;
+    controller::run_program("p", {}, [] {});
+    return 0;
+  });
+  EXPECT_EQ(starved.wait(), 1);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "p: cannot start a thread: Resource temporarily unavailable\n");
 }
 
 // Prevents: an invalid variable silently selects the default session.
