@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 #include <filesystem>
+#include <system_error>
 #include <thread>
 
 #include "base/user_name.hpp"
@@ -44,7 +45,7 @@ void NodeAdmission::reload() {
     const std::lock_guard lock(arriving_->mutex);
     number = ++arriving_->last_asked;
   }
-  std::thread([number, arriving = arriving_, chosen = chosen_file_] {
+  const auto read = [number, arriving = arriving_, chosen = chosen_file_] {
     try {
       Loaded loaded = load(chosen, nullptr);
       const std::lock_guard lock(arriving->mutex);
@@ -53,7 +54,12 @@ void NodeAdmission::reload() {
     } catch (const std::exception& error) {
       spdlog::error("the old site policy stays in force: {}", error.what());
     }
-  }).detach();
+  };
+  try {
+    std::thread(read).detach();
+  } catch (const std::system_error& error) {  // too many threads: no reason to end the service
+    spdlog::error("the old site policy stays in force: no thread: {}", error.what());
+  }
 }
 
 void NodeAdmission::take_arrived() {

@@ -2,6 +2,7 @@
 #include "controller/site_policy.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -11,7 +12,9 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "controller/node_admission.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/forked_child.hpp"
 #include "tests/support/temp_folder.hpp"
 
 namespace sluice::controller {
@@ -244,6 +247,20 @@ TEST_F(SitePolicyTest, OnlyRulesWithUnknownNamesAreSkipped) {
   static_cast<void>(
       folder_.write("node.json", R"({"rules": [{"user": "no such user", "max_priority": 256}]})"));
   EXPECT_THROW(SitePolicy::load(file, &skipped), base::UsageError);
+}
+
+// Prevents: SIGHUP ends the service of all users where it may have no more threads.
+TEST(NodeAdmissionTest, AReloadWithoutAThreadEndsNothing) {
+  test::ForkedChild starved([] {
+    constexpr rlimit kNone{0, 0};
+    constexpr uid_t kNotRoot = 65533;  // the limit is not for root
+    NodeAdmission admission("", "/none", -1, -1);
+    if (geteuid() == 0 && setresuid(kNotRoot, kNotRoot, kNotRoot) != 0) return 98;
+    if (setrlimit(RLIMIT_NPROC, &kNone) != 0) return 97;
+    admission.reload();
+    return 0;
+  });
+  EXPECT_EQ(starved.wait(), 0);
 }
 
 TEST_F(SitePolicyTest, AMissingFileIsSaid) {
