@@ -7,6 +7,7 @@
 #include <map>
 
 #include "server/requests/device.hpp"
+#include "server/training/turn.hpp"
 #include "tests/server/asked.hpp"
 #include "tests/server/fake_model.hpp"
 #include "tests/server/virtual_host.hpp"
@@ -18,7 +19,15 @@ using testing::ElementsAre;
 
 constexpr std::uint64_t kMs = 1'000'000;
 
-/// Two devices in virtual time. Each block of a model takes 10 ms.
+/// Training that has the device and never leaves.
+class Trains : public Turn {
+ public:
+  bool take() override { return false; }
+  void give_back() override {}
+};
+
+/// Two devices in virtual time, of which the first is also used for training. Each block of a model
+/// takes 10 ms.
 class TwoDispatchers : public testing::Test {
  protected:
   TwoDispatchers() {
@@ -39,8 +48,8 @@ class TwoDispatchers : public testing::Test {
             pending.done(status, response);
             if (on_answer_) on_answer_();
           },
-          [](const std::string&) {}, Dispatcher::Sharing{gpu, nullptr, nullptr, hand_on},
-          std::move(host));
+          [](const std::string&) {},
+          Dispatcher::Sharing{gpu, i == 0 ? &trains_ : nullptr, nullptr, hand_on}, std::move(host));
     }
   }
   ~TwoDispatchers() override {
@@ -48,8 +57,9 @@ class TwoDispatchers : public testing::Test {
   }
 
   std::shared_ptr<Model> add(const std::string& name, int gpu, std::size_t blocks = 1,
-                             std::size_t batch_size = 1) {
+                             std::size_t batch_size = 1, int priority = 0) {
     ModelConfig config = model(name, batch_size, blocks);
+    config.priority = priority;
     config.gpus = {gpu};
     auto made = std::make_shared<Model>(config);
     made->instances.push_back(std::make_unique<Model::Instance>());
@@ -92,6 +102,7 @@ class TwoDispatchers : public testing::Test {
   std::function<void()> on_answer_;
 
  private:
+  Trains trains_;
   Announcer announcer_{false};
   const ByteBudget memory_{1U << 20U};
   std::uint32_t next_model_ = 1;
@@ -164,6 +175,15 @@ TEST_F(TwoDispatchers, TheEarliestIsTheOneThatIsDoneFirst) {
   const auto long_one = add("long", 1, 4);
   auto other = ask({long_one});
   EXPECT_EQ(earliest(a, 1), a.begin());
+}
+
+// Prevents: a critical request that waits for training to leave while another device is idle, and
+// one of best effort that avoids a device on which it would not wait.
+TEST_F(TwoDispatchers, OnlyACriticalRequestAvoidsADeviceWithTraining) {
+  Replicas critical{add("a", 0, 1, 1, 1), add("a", 1, 1, 1, 1)};
+  EXPECT_EQ(earliest(critical, 1), critical.begin() + 1);
+  Replicas other{add("b", 0), add("b", 1)};
+  EXPECT_EQ(earliest(other, 1), other.begin());
 }
 
 // Prevents: a request that is refused although another device would have been in time: device 0 has
