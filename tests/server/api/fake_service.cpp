@@ -246,12 +246,16 @@ void FakeService::count(const std::string& model, const Status& status) {
   ++result.count;
   result.ns += 1000;
   if (!status.ok()) return;
-  ++entry.inference_count;
+  // Another number for each field.
+  entry.last_inference_ms = 1'700'000'000'000;
+  entry.inference_count += 2;
   ++entry.execution_count;
+  std::uint64_t ns = 0;
   for (auto* part :
        {&entry.queue, &entry.compute_input, &entry.compute_infer, &entry.compute_output}) {
     ++part->count;
-    part->ns += 100;
+    ns += 100;
+    part->ns += ns;
   }
 }
 
