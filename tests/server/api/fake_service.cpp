@@ -164,6 +164,7 @@ std::shared_ptr<server::Cancellation> FakeService::infer(Request request, server
   if (status.ok() && !model_ready(request.model, "")) {
     status = {Code::kUnavailable, std::string("not loaded: ").append(request.model)};
   }
+  if (request.id == "keeps the thread") static_cast<void>(load("stuck"));
   if (status.ok() && request.model == "slow") {
     const bool deaf = request.id == "deaf";
     auto handle = wait(std::move(request), std::move(done), deaf ? kDeaf : kSlow);

@@ -26,6 +26,7 @@ namespace sluice::test {
 ///   failing   the status whose number is the id of the request
 ///   big       one output FP32 [1,1000000], or RESOURCE_EXHAUSTED if it does not fit into the
 ///   memory
+/// A request with the id "keeps the thread" does not return from infer() before end_loads().
 class FakeService final : public server::Service {
  public:
   /// max_bytes: of requests and responses.
