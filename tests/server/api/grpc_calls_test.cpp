@@ -22,6 +22,7 @@ using test::eventually;
 using namespace std::chrono_literals;
 
 constexpr const char* kPath = "/inference.GRPCInferenceService/ModelInfer";
+constexpr const char* kWatch = "/grpc.health.v1.Health/Watch";
 
 /// A request that cannot be cancelled.
 inference::ModelInferRequest deaf_request() {
@@ -52,8 +53,7 @@ class Waiting {
 class Watcher {
  public:
   Watcher(const std::shared_ptr<grpc::Channel>& channel, const std::string& service)
-      : method_("/grpc.health.v1.Health/Watch", grpc::internal::RpcMethod::SERVER_STREAMING,
-                channel) {
+      : method_(kWatch, grpc::internal::RpcMethod::SERVER_STREAMING, channel) {
     HealthCheckRequest request;
     request.set_service(service);
     stream_.reset(grpc::internal::ClientReaderFactory<HealthCheckResponse>::Create(
@@ -92,30 +92,30 @@ std::string frame(char type, char flags, char stream, const std::string& payload
   return std::string(head, sizeof(head)) + payload;
 }
 
-/// What a client sends for one ModelInfer on a new connection.
-std::string infer_bytes(const inference::ModelInferRequest& request) {
+/// What a client sends for one call on a new connection.
+std::string call_bytes(const std::string& path, const std::string& message,
+                       const std::string& settings = "") {
   const auto text = [](const std::string& word) {
     return std::string(1, static_cast<char>(word.size())) + word;
   };
   std::string headers;
   for (const auto& [name, value] : {std::pair<std::string, std::string>{":method", "POST"},
                                     {":scheme", "http"},
-                                    {":path", kPath},
+                                    {":path", path},
                                     {":authority", "localhost"},
                                     {"te", "trailers"},
                                     {"content-type", "application/grpc"}}) {
     headers += std::string(1, '\0') + text(name) + text(value);
   }
-  const std::string message = request.SerializeAsString();
   const std::string length = {0, 0, 0, 0, static_cast<char>(message.size())};
-  return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, "") + frame(1, 4, 1, headers) +
+  return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, settings) + frame(1, 4, 1, headers) +
          frame(0, 1, 1, length + message);
 }
 
 // Prevents: the requests of a client that has died run, although nobody gets their answers.
 TEST_F(GrpcServerTest, TheRequestOfAClientThatDiesIsCancelled) {
   test::RawHttp connection(server_->port());
-  ASSERT_TRUE(connection.send(infer_bytes(echo_request("stuck"))));
+  ASSERT_TRUE(connection.send(call_bytes(kPath, echo_request("stuck").SerializeAsString())));
   ASSERT_TRUE(eventually([&] { return service_.unanswered() == 1; }));
   connection.reset();
   EXPECT_TRUE(eventually([&] { return service_.cancelled() == 1; }));
@@ -190,6 +190,23 @@ TEST_F(GrpcServerTest, AWatcherLearnsOfEachChange) {
   EXPECT_EQ(server.next(), HealthCheckResponse::SERVING);
   EXPECT_EQ(server.cancel(), StatusCode::CANCELLED);
   EXPECT_EQ(other.cancel(), StatusCode::CANCELLED) << "a watcher that waits for a change";
+}
+
+// Prevents: a status is written, or the call ended, while an earlier status has not left.
+TEST_F(GrpcServerTest, AWatcherMayReadNothing) {
+  test::RawHttp reads_nothing(server_->port());
+  const std::string no_window = {0, 4, 0, 0, 0, 0};
+  ASSERT_TRUE(reads_nothing.send(call_bytes(kWatch, "", no_window)));
+  Watcher other(channel_, "");
+  EXPECT_EQ(other.next(), HealthCheckResponse::SERVING);
+  for (const bool ready : {false, true, false}) {
+    service_.set_ready(ready);
+    EXPECT_EQ(other.next(),
+              ready ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING);
+  }
+  reads_nothing.reset();
+  service_.set_ready(true);
+  EXPECT_EQ(other.next(), HealthCheckResponse::SERVING);
 }
 
 // Prevents: small calls wait for the thread that is busy with a large message, or for a thread that
