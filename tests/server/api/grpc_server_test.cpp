@@ -204,6 +204,14 @@ TEST_F(GrpcServerTest, LoadsAndUnloads) {
   (*load.mutable_parameters())["config"].set_string_param("{}");
   EXPECT_EQ(stub_->RepositoryModelLoad(&third, load, &loaded).error_code(),
             StatusCode::UNIMPLEMENTED);
+  grpc::ClientContext fourth;
+  unload.set_model_name("none");
+  EXPECT_EQ(stub_->RepositoryModelUnload(&fourth, unload, &unloaded).error_code(),
+            StatusCode::NOT_FOUND);
+  grpc::ClientContext fifth;
+  load.Clear();
+  load.set_model_name("none");
+  EXPECT_EQ(stub_->RepositoryModelLoad(&fifth, load, &loaded).error_code(), StatusCode::NOT_FOUND);
 }
 
 TEST_F(GrpcServerTest, StopCancelsWhatDoesNotEnd) {

@@ -156,6 +156,7 @@ TEST_F(HttpServerTest, LoadsAndUnloads) {
   EXPECT_EQ(ask(http_request("POST", "/v2/repository/models/echo/load", "{}")).status, 200);
   EXPECT_EQ(infer("echo", echo_body()).status, 200);
   EXPECT_EQ(ask(http_request("POST", "/v2/repository/models/none/load")).status, 404);
+  EXPECT_EQ(ask(http_request("POST", "/v2/repository/models/none/unload")).status, 404);
   EXPECT_EQ(ask(http_request("POST", "/v2/repository/models/echo/load",
                              R"({"parameters":{"config":"{}"}})"))
                 .status,
