@@ -113,15 +113,25 @@ TEST_F(HttpServerTest, AnInflatedBodyIsCounted) {
   EXPECT_TRUE(eventually([&] { return service_.memory().used() == 0; }));
 }
 
+const std::string kAskBig =
+    http_request("POST", "/v2/models/big/infer",
+                 R"({"inputs":[{"name":"IN","datatype":"FP32","shape":[1,1],"data":[1]}]})");
+
+// Prevents: a response that is refused because its tensors and its JSON text do not fit together.
+TEST(HttpLimits, TheTensorsOfAResponseAreFreedOnceItIsText) {
+  test::FakeService service(10'000'000);  // The tensors have 4 MB, the text 7 to 8 MB.
+  HttpServer server(service, {});
+  RawHttp connection(server.port());
+  connection.send(kAskBig);
+  EXPECT_EQ(connection.reply()->status, 200);
+}
+
 // Prevents: responses that nobody reads fill the memory of the machine.
 TEST_F(HttpServerTest, UnreadResponsesAreCounted) {
-  const std::string ask_big =
-      http_request("POST", "/v2/models/big/infer",
-                   R"({"inputs":[{"name":"IN","datatype":"FP32","shape":[1,1],"data":[1]}]})");
   std::vector<RawHttp> clients;
   for (int i = 0; i < 30; ++i) {
     clients.push_back(connect());
-    clients.back().send(ask_big);
+    clients.back().send(kAskBig);
   }
   // Each response has 7 to 8 MB of JSON text, of which the kernel takes a part.
   ASSERT_TRUE(eventually([&] { return service_.memory().used() > kMemory - 10'000'000; }));
