@@ -148,6 +148,27 @@ TEST_F(DispatcherTest, ParallerRunsInstancesAtTheSameTime) {
   EXPECT_EQ(steps().size(), 3U);
 }
 
+// Prevents: steps that end early for requests of a model that is not there any more.
+TEST_F(DispatcherTest, TheSchedulerForgetsAModelThatLeaves) {
+  DispatcherOptions options;
+  options.policy = scheduler::Policy::kDlir;
+  start(options);
+  const auto stays = add(model("stays", 1, 2));
+  const auto removed = add(model("removed"));
+  const auto retired = add(model("retired"));
+  auto first = ask(stays);
+  advance_ms(20);
+  EXPECT_TRUE(first.now().status.ok());
+  EXPECT_THAT(steps(), ElementsAre("stays[1] 0+1", "stays[1] 1+1"));
+  dispatcher_->remove_model(removed);
+  dispatcher_->retire_model(retired);
+  stage_.forget_steps();
+  auto second = ask(stays);
+  advance_ms(20);
+  EXPECT_TRUE(second.now().status.ok());
+  EXPECT_THAT(steps(), ElementsAre("stays[1] 0+2"));
+}
+
 TEST_F(DispatcherTest, ADrainHasAnEnd) {
   start();
   auto running = ask(add(model("a")));
