@@ -93,10 +93,6 @@ class HttpDescriptions : public HttpServerTest {
 };
 
 TEST_F(HttpDescriptions, OfTheServer) {
-  expect("GET", "/v2/health/live", {{"live", true}});
-  expect("GET", "/v2/health/ready", {{"ready", true}});
-  service_.set_ready(false);
-  expect("GET", "/v2/health/ready", {{"ready", false}});
   expect("GET", "/v2",
          {{"name", "sluice"},
           {"version", server_version()},
@@ -106,8 +102,6 @@ TEST_F(HttpDescriptions, OfTheServer) {
 }
 
 TEST_F(HttpDescriptions, OfAModel) {
-  expect("GET", "/v2/models/add/ready", {{"name", "add"}, {"ready", true}});
-  expect("GET", "/v2/models/none/ready", {{"name", "none"}, {"ready", false}});
   expect("GET", "/v2/models/add", json::parse(R"({
     "name": "add", "versions": ["1"], "platform": "sluice_fake",
     "inputs": [{"name": "INPUT0", "datatype": "INT32", "shape": [-1, 16]},

@@ -117,6 +117,17 @@ TEST_F(HttpServerTest, HeadIsGetWithoutABody) {
   EXPECT_EQ(other.rest().substr(0, 12), "HTTP/1.1 405");
 }
 
+// Prevents: a refusal whose body is missing, or that speaks HTTP/1.0, because of the request
+// before.
+TEST_F(HttpServerTest, ARequestTakesNothingFromTheOneBefore) {
+  auto connection = connect();
+  connection.send(
+      "HEAD /v2/health/live HTTP/1.0\r\nConnection: keep-alive\r\n\r\nnonsense\r\n\r\n");
+  const std::string all = connection.rest();
+  EXPECT_NE(all.find("HTTP/1.1 400"), std::string::npos) << all;
+  EXPECT_NE(all.find("not an HTTP request"), std::string::npos) << all;
+}
+
 // Prevents: a client that reads the answer as JSON, as KServe's own does, fails.
 TEST_F(HttpServerTest, ProbesAreAnsweredInJson) {
   const auto body = [this](const std::string& path) {
@@ -127,6 +138,9 @@ TEST_F(HttpServerTest, ProbesAreAnsweredInJson) {
   EXPECT_EQ(body("/v2/models/echo/ready"), json({{"name", "echo"}, {"ready", true}}));
   EXPECT_EQ(ask(http_request("GET", "/v2/models/none/ready")).status, 404);
   EXPECT_EQ(ask(http_request("GET", "/v2/models/echo/versions/2/ready")).status, 503);
+  service_.set_ready(false);
+  EXPECT_EQ(body("/v2/health/ready"), json({{"ready", false}}));
+  EXPECT_EQ(ask(http_request("GET", "/v2/health/ready")).status, 503);
 }
 
 TEST_F(HttpServerTest, AFaultWithoutABodyKeepsTheConnection) {
