@@ -75,7 +75,10 @@ class InferenceCall final : public GenericCall::Handler {
 
  private:
   void has_read(bool ok) override {
-    if (!ok) return call_.finish({grpc::StatusCode::INVALID_ARGUMENT, "the call has no message"});
+    if (!ok) {
+      service_.refused("", {Code::kInvalidArgument, "", 0, "cut_off"});
+      return call_.finish({grpc::StatusCode::INVALID_ARGUMENT, "the call has no message"});
+    }
     try {
       if (!parse(call_.message(), from_)) refuse("the message is not an InferRequest");
       bytes_ = from_.SpaceUsedLong();

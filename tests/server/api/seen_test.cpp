@@ -83,8 +83,38 @@ TEST_F(GrpcServerTest, RefusalsOfItsOwnAreCountedOnce) {
   EXPECT_FALSE(infer(request).ok());
   EXPECT_TRUE(infer(echo_request()).ok());
   EXPECT_FALSE(infer(echo_request("refusing")).ok());
+  colserve::InferRequest published;
+  published.set_model("add");
+  colserve::InferResult result;
+  grpc::ClientContext first;
+  EXPECT_FALSE(colserve_->Inference(&first, published, &result).ok());
+  for (const char* path : {"/inference.GRPCInferenceService/ModelInfer", "/ColServe/Inference"}) {
+    grpc::ClientContext context;
+    const auto no_message = call(path, context);
+    no_message->WritesDone();
+    EXPECT_EQ(no_message->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  }
   EXPECT_EQ(service_.refusals(),
-            (std::vector<std::string>{refusal("", Code::kInvalidArgument, "malformed")}));
+            (std::vector<std::string>{refusal("", Code::kInvalidArgument, "malformed"),
+                                      refusal("add", Code::kInvalidArgument, "malformed"),
+                                      refusal("", Code::kInvalidArgument, "cut_off"),
+                                      refusal("", Code::kInvalidArgument, "cut_off")}));
+}
+
+TEST_F(GrpcServerTest, AStrangerIsCounted) {
+  GrpcServer::Options options;
+  options.access.tokens = {"0123456789abcdef"};
+  restart(options);
+  EXPECT_FALSE(infer(echo_request()).ok());
+  grpc::ClientContext first;
+  colserve::InferResult result;
+  EXPECT_FALSE(colserve_->Inference(&first, {}, &result).ok());
+  grpc::ClientContext second;
+  inference::ServerMetadataResponse metadata;
+  EXPECT_FALSE(stub_->ServerMetadata(&second, {}, &metadata).ok());
+  EXPECT_EQ(service_.refusals(),
+            (std::vector<std::string>{refusal("", Code::kUnauthenticated, "token"),
+                                      refusal("", Code::kUnauthenticated, "token")}));
 }
 
 TEST_F(GrpcServerTest, ATraceGoesThrough) {
