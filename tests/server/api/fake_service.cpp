@@ -344,7 +344,7 @@ void FakeService::train(const server::TrainRequest& request, server::TrainDone d
     waiting_jobs_.emplace_back(request.id, std::move(done));
     return;
   }
-  done(request.job == "fails" ? Status{Code::kInternal, "exited with 1"} : Status{});
+  done(request.job == "fails" ? Status{Code::kInternal, "exited with " + request.args} : Status{});
 }
 
 Status FakeService::stop_training(const std::string& job, const std::string& id) {

@@ -50,7 +50,8 @@ class FakeService final : public server::Service {
   [[nodiscard]] std::vector<server::RepositoryEntry> repository() const override;
   server::Status load(const std::string& model) override;
   server::Status unload(const std::string& model) override;
-  /// The job "fails" fails, "waits" until it is stopped, any other one has finished at once.
+  /// The job "fails" exits with its arguments, "waits" until it is stopped, any other one has
+  /// finished at once.
   void train(const server::TrainRequest& request, server::TrainDone done) override;
   [[nodiscard]] server::Status stop_training(const std::string& job,
                                              const std::string& id) override;

@@ -31,6 +31,10 @@ TEST_F(GrpcServerTest, ServesThePublishedCallsUnderTheirPublishedName) {
   colserve::ServerStatus status;
   ASSERT_TRUE(stub->GetServerStatus(&second, {}, &status).ok());
   EXPECT_EQ(status.status(), "running");
+  service_.set_ready(false);
+  grpc::ClientContext later;
+  ASSERT_TRUE(stub->GetServerStatus(&later, {}, &status).ok());
+  EXPECT_EQ(status.status(), "not ready");
 
   grpc::ClientContext third;
   colserve::TrainResult trained;
@@ -77,8 +81,10 @@ TEST_F(GrpcServerTest, ServesThePublishedCalls) {
   colserve::InferResult result;
   grpc::ClientContext first;
   ASSERT_TRUE(colserve_->Inference(&first, request, &result).ok());
-  EXPECT_EQ(result.outputs(0).dtype(), "float32");
-  EXPECT_EQ(result.outputs(0).data(), input.data());
+  colserve::InferResult expected;
+  expected.set_result("ok");
+  *expected.add_outputs() = input;
+  EXPECT_EQ(result.SerializeAsString(), expected.SerializeAsString()) << result.DebugString();
 
   grpc::ClientContext second;
   input.add_shape(2);
@@ -91,12 +97,14 @@ TEST_F(GrpcServerTest, ServesThePublishedCalls) {
   EXPECT_EQ(train.result(), "train ok");
   colserve::TrainRequest job;
   job.set_model("fails");
+  job.set_args("1");
   grpc::ClientContext failing;
   const grpc::Status failed = colserve_->Train(&failing, job, &train);
   EXPECT_EQ(failed.error_code(), StatusCode::INTERNAL);
   EXPECT_EQ(failed.error_message(), "exited with 1");
   grpc::ClientContext stopping;
   EXPECT_TRUE(colserve_->TrainStop(&stopping, job, &train).ok());
+  EXPECT_EQ(train.result(), "stopped");
   job.set_model("none");
   grpc::ClientContext unknown;
   EXPECT_EQ(colserve_->TrainStop(&unknown, job, &train).error_code(), StatusCode::NOT_FOUND);
