@@ -393,8 +393,6 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
     state_ = State::kClosed;
     end_timer();
     release_reserved();
-    // Forgets an announcement, unless the service has the request.
-    call_.reset();
     error_code ignored;
     stream_.socket().close(ignored);
   }
