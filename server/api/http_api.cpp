@@ -50,15 +50,11 @@ unsigned http_status(Code code) {
   return 500;
 }
 
-/// The code under which a refusal by HTTP is counted.
+/// The code under which a refusal of an inference by HTTP is counted.
 Code code_of(unsigned status) {
   switch (status) {
     case 401:
       return Code::kUnauthenticated;
-    case 403:
-      return Code::kPermissionDenied;
-    case 404:
-      return Code::kNotFound;
     case 408:
       return Code::kDeadlineExceeded;
     case 413:

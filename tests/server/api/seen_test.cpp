@@ -58,6 +58,27 @@ TEST_F(HttpServerTest, RefusalsOfItsOwnAreCountedOnce) {
                                       refusal("echo", Code::kInvalidArgument, "malformed")}));
 }
 
+TEST_F(HttpServerTest, EachRefusalHasItsCodeAndReason) {
+  HttpServer::Options options;
+  options.max_arriving_bytes = 500;
+  options.body_timeout = std::chrono::milliseconds(100);
+  restart(options);
+  infer("echo", std::string(600, ' '));
+  ask(http_request("POST", kEcho, echo_body(), "Expect: wonders\r\n"));
+  ask("POST " + kEcho + " HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n");
+  ask("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 100\r\n\r\nslow");
+  auto leaves = connect();
+  leaves.send("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 100\r\n\r\nhalf");
+  leaves.half_close();
+  EXPECT_TRUE(leaves.reply());
+  EXPECT_EQ(service_.refusals(),
+            (std::vector<std::string>{refusal("echo", Code::kResourceExhausted, "memory"),
+                                      refusal("echo", Code::kUnimplemented, "malformed"),
+                                      refusal("echo", Code::kUnimplemented, "malformed"),
+                                      refusal("echo", Code::kDeadlineExceeded, "too_slow"),
+                                      refusal("echo", Code::kInvalidArgument, "cut_off")}));
+}
+
 TEST_F(HttpServerTest, AStrangerIsCounted) {
   HttpServer::Options options;
   options.access.tokens = {"0123456789abcdef"};
