@@ -1,5 +1,6 @@
 // Forms of HTTP that other clients and proxies use.
 #include "http_server_test.hpp"
+#include "server/api/compression.hpp"
 #include "support/eventually.hpp"
 
 namespace sluice::server::api {
@@ -102,6 +103,33 @@ TEST_F(HttpServerTest, AClientOfHttp10KeepsItsConnectionIfItAsks) {
   connection.send("GET /v2/health/live HTTP/1.0\r\n\r\n");
   EXPECT_EQ(connection.reply()->status, 200);
   EXPECT_TRUE(connection.closed(5s));
+}
+
+// Prevents: compressed bodies that the other side takes for plain ones, or for damaged ones.
+TEST_F(HttpServerTest, BodiesAreCompressedBothWays) {
+  json request = json::parse(echo_body());
+  request["inputs"][0]["shape"] = {1, 1000};
+  request["inputs"][0]["data"] = std::vector<int>(1000, 7);
+  const std::string plain = infer("echo", request.dump()).body;
+  for (const auto encoding : {Encoding::kGzip, Encoding::kDeflate}) {
+    const std::string name(to_string(encoding));
+    const std::string headers =
+        "Content-Encoding: " + name + "\r\nAccept-Encoding: " + name + "\r\n";
+    const auto reply = ask(http_request("POST", kEcho, deflate(request.dump(), encoding), headers));
+    ASSERT_EQ(reply.status, 200) << reply.body;
+    EXPECT_EQ(reply.headers.at("content-encoding"), name);
+    EXPECT_EQ(reply.body.starts_with("\x1f\x8b"), name == "gzip");
+    EXPECT_LT(reply.body.size(), plain.size());
+    EXPECT_EQ(inflate(reply.body, plain.size()), plain);
+    // A call that is answered at once.
+    const std::string policy = deflate(R"({"policy":"FIFO"})", encoding);
+    const auto small = ask(http_request("POST", "/v2/scheduler", policy, headers));
+    EXPECT_EQ(small.body, R"({"policy":"FIFO"})") << "too small to be compressed";
+    EXPECT_EQ(small.headers.count("content-encoding"), 0U);
+    const auto large =
+        ask(http_request("GET", "/v2/models/stats", "", headers.substr(headers.find("Accept"))));
+    EXPECT_EQ(large.headers.at("content-encoding"), name);
+  }
 }
 
 // Prevents: HAProxy, whose probes are HEAD, takes the server for down.
