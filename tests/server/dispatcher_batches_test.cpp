@@ -148,6 +148,24 @@ TEST_F(DispatcherTest, ParallerRunsInstancesAtTheSameTime) {
   EXPECT_EQ(steps().size(), 3U);
 }
 
+// Prevents: statistics, records and an access log with a time that is missing.
+TEST_F(DispatcherTest, AnAnswerHasTheTimesOfItsRequest) {
+  start();
+  RequestTimes times;
+  answered_ = [&](const Pending& pending, const Status&) { times = pending.times; };
+  const auto a = add(model("a", 1, 2));
+  auto first = ask(a);
+  const std::uint64_t begin = host_->now_ns();
+  auto second = ask(a);
+  advance_ms(40);
+  EXPECT_TRUE(second.now().status.ok());
+  EXPECT_EQ(times.queued_ns, begin);
+  EXPECT_EQ(times.begun_ns, begin + 20 * kMs);
+  EXPECT_EQ(times.ended_ns, begin + 40 * kMs);
+  EXPECT_EQ(times.blocks_ns, 20 * kMs);
+  EXPECT_GT(times.input_ns, 0U);
+}
+
 // Prevents: steps that end early for requests of a model that is not there any more.
 TEST_F(DispatcherTest, TheSchedulerForgetsAModelThatLeaves) {
   DispatcherOptions options;

@@ -133,6 +133,14 @@ TEST_F(ServerTest, AModelThatCannotBeLoadedSaysWhy) {
   EXPECT_EQ(server_->load("other").code, Code::kNotFound);
 }
 
+TEST_F(ServerTest, AServerWithoutTrainingSaysSo) {
+  start({model("a")});
+  EXPECT_EQ(server_->stop_training("job", "").message, "this server does not train");
+  Status trained;
+  server_->train({}, [&](const Status& status) { trained = status; });
+  EXPECT_EQ(trained.message, "this server does not train");
+}
+
 // Prevents: a server on an unusable device that goes on, says that it is ready, and fails each
 // request.
 TEST_F(ServerTest, AContextThatIsLostWhileAModelLoadsIsReported) {

@@ -306,6 +306,15 @@ TEST_F(ColdRequests, AreAnsweredWhenTheDeviceIsLost) {
   EXPECT_EQ(ask("c").code(), Code::kUnavailable);
 }
 
+// Prevents: a server that stays on a device that was lost while weights moved.
+TEST_F(ColdRequests, AreAnsweredWhenTheDeviceIsLostDuringTheirLoad) {
+  start();
+  make_cold("b");
+  stage_.lose_context = true;
+  weights("b").lost = true;
+  EXPECT_NE(ask("b").code(), Code::kOk);
+}
+
 TEST_F(ColdRequests, AModelInTheMiddleOfABatchStays) {
   start(1, 2);
   EXPECT_TRUE(server_->set_scheduler("OYST").ok());
