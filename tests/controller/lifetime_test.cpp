@@ -3,7 +3,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -130,10 +129,7 @@ TEST_F(Lifetime, UsageErrorsAreOneLineAndCode2) {
 TEST_F(Lifetime, WithoutThreadsItSaysSoAndEnds) {
   testing::internal::CaptureStderr();
   ForkedChild starved([] {
-    constexpr rlimit kNone{0, 0};
-    constexpr uid_t kNotRoot = 65533;  // the limit is not for root
-    if (geteuid() == 0 && setresuid(kNotRoot, kNotRoot, kNotRoot) != 0) return 98;
-    if (setrlimit(RLIMIT_NPROC, &kNone) != 0) return 97;
+    if (!give_up_threads()) return 98;
     controller::run_program("p", {}, [] {});
     return 0;
   });

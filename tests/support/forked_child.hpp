@@ -1,4 +1,5 @@
 #pragma once
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <exception>
@@ -21,5 +22,13 @@ class ForkedChild : public Child {
     _exit(result);
   }
 };
+
+/// For a child: from now on it can start no thread. False if the system refuses that.
+[[nodiscard]] inline bool give_up_threads() {
+  constexpr rlimit kNone{0, 0};
+  constexpr uid_t kNotRoot = 65533;  // the limit is not for root
+  return (geteuid() != 0 || setresuid(kNotRoot, kNotRoot, kNotRoot) == 0) &&
+         setrlimit(RLIMIT_NPROC, &kNone) == 0;
+}
 
 }  // namespace sluice::test

@@ -2,7 +2,6 @@
 #include "controller/site_policy.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -252,11 +251,8 @@ TEST_F(SitePolicyTest, OnlyRulesWithUnknownNamesAreSkipped) {
 // Prevents: SIGHUP ends the service of all users where it may have no more threads.
 TEST(NodeAdmissionTest, AReloadWithoutAThreadEndsNothing) {
   test::ForkedChild starved([] {
-    constexpr rlimit kNone{0, 0};
-    constexpr uid_t kNotRoot = 65533;  // the limit is not for root
     NodeAdmission admission("", "/none", -1, -1);
-    if (geteuid() == 0 && setresuid(kNotRoot, kNotRoot, kNotRoot) != 0) return 98;
-    if (setrlimit(RLIMIT_NPROC, &kNone) != 0) return 97;
+    if (!test::give_up_threads()) return 98;
     admission.reload();
     return 0;
   });
