@@ -47,7 +47,8 @@ struct Clients {
 void update_outranked(Clients& clients);
 
 /// Write and read a NUL-terminated text field of the board; a longer `text` is cut. Every byte is
-/// atomic, because the metrics thread reads while the loop writes.
+/// atomic, because the metrics thread reads while the loop writes. What is read is printable: those
+/// who may write to the board may be hostile.
 void store_text(char* field, std::size_t size, std::string_view text) noexcept;
 [[nodiscard]] std::string load_text(const char* field, std::size_t size);
 
