@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "base/nearest.hpp"
 
 namespace sluice::base {
@@ -43,7 +44,7 @@ std::string reason_of(const std::string& message) {
 
 std::string shown(const json& value) {
   constexpr std::size_t kLongest = 60;
-  std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  std::string text = json_text(value);
   if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
   return text;
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "profiler/compile/nvrtc.hpp"
 #include "profiler/packs/base64.hpp"
 
@@ -21,7 +22,7 @@ int main() {
     } catch (const std::exception& error) {
       answer = {{"ok", false}, {"error", error.what()}};
     }
-    std::cout << answer.dump(-1, ' ', false, json::error_handler_t::replace) << std::endl;
+    std::cout << sluice::base::json_text(answer) << std::endl;
   }
   return sluice::base::kExitFine;
 }

@@ -10,6 +10,7 @@
 
 #include "base/child.hpp"
 #include "base/command_line.hpp"
+#include "base/json_text.hpp"
 #include "engine/recording/recording.hpp"
 #include "engine/store/model_store.hpp"
 #include "runner/experiment_reader.hpp"
@@ -131,8 +132,7 @@ bool report(const RunResult& result, const RunContext& context) {
   const std::string folder = run_folder(context.experiment);
   print("\n" + results_table(result));
   // The name of the experiment's file may have any bytes.
-  const std::string json =
-      results_json(result).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string json = base::json_text(results_json(result), 2);
   bool saved = save(context, "results.json", json + "\n");
   saved = save(context, "results.csv", results_csv(result)) && saved;
   print("logs and results: " + folder + "\n");

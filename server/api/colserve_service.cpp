@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/json_text.hpp"
 #include "server/api/descriptions.hpp"
 #include "server/api/grpc_status.hpp"
 #include "server/api/message.hpp"
@@ -178,8 +179,7 @@ grpc::Status ColserveService::Status(Context* context, const colserve::EmptyRequ
                                      colserve::StatusResult* response) {
   if (auto no = checked(*context, Right::kUse); !no.ok()) return no;
   // The reason why a model was not loaded may have bytes of a damaged file.
-  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
-  response->set_json(served_.status().dump(-1, ' ', false, kReplace));
+  response->set_json(base::json_text(served_.status()));
   return grpc::Status::OK;
 }
 

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/json_text.hpp"
 #include "server/api/call_state.hpp"
 #include "server/api/compression.hpp"
 #include "server/api/descriptions.hpp"
@@ -70,7 +71,7 @@ Code code_of(unsigned status) {
 
 HttpReply json_reply(const json& body) {
   HttpReply reply;
-  reply.body = body.dump(-1, ' ', false, json::error_handler_t::replace);
+  reply.body = base::json_text(body);
   return reply;
 }
 

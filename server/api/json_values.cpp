@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/json_text.hpp"
 #include "server/api/refusal.hpp"
 
 namespace sluice::server::api {
@@ -55,9 +56,8 @@ auto with_type(const Tensor& tensor, Call call) {
 }
 
 [[noreturn]] void refuse_value(const Tensor& tensor, const json& value) {
-  refuse("tensor '" + tensor.name +
-         "': " + value.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 40) +
-         " is no " + std::string(engine::to_string(tensor.type)));
+  refuse("tensor '" + tensor.name + "': " + base::json_text(value).substr(0, 40) + " is no " +
+         std::string(engine::to_string(tensor.type)));
 }
 
 template <typename Element>

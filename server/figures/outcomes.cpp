@@ -5,6 +5,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "server/figures/statistics.hpp"
 
 namespace sluice::server {
@@ -31,7 +32,7 @@ void Outcomes::log(const Outcome& outcome) {
       {"traceparent", outcome.trace},
   };
   try {
-    log_->write(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    log_->write(base::json_text(line) + "\n");
   } catch (const base::RunError& error) {
     // A full disk must not end the server.
     std::fprintf(stderr, "sluice serve: %s; the access log ends\n", error.what());

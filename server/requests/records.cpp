@@ -7,6 +7,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 
 namespace sluice::server {
 namespace {
@@ -88,7 +89,7 @@ void Records::write(const Execution& execution, const Pending& pending, const St
   record["tag"] = policy_;
   // An id of a client may be any bytes.
   try {
-    file_->write(record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    file_->write(base::json_text(record) + "\n");
   } catch (const base::RunError& error) {
     // A full disk must not end the server.
     std::fprintf(stderr, "sluice serve: %s; no more records are written\n", error.what());

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "engine/context_lost.hpp"
 #include "engine/out_of_memory.hpp"
 #include "server/requests/server.hpp"
@@ -24,8 +25,7 @@ std::vector<engine::Weights*> weights_of(const Model& model) {
 
 /// A message may repeat bytes of a damaged file. Protocols carry text only.
 std::string as_text(const std::string& message) {
-  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
-  return nlohmann::json::parse(nlohmann::json(message).dump(-1, ' ', false, kReplace));
+  return nlohmann::json::parse(base::json_text(nlohmann::json(message)));
 }
 
 }  // namespace

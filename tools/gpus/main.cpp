@@ -5,6 +5,7 @@
 
 #include "base/command_line.hpp"
 #include "base/install.hpp"
+#include "base/json_text.hpp"
 #include "tools/gpus/driver.hpp"
 
 namespace sluice::tools {
@@ -60,8 +61,7 @@ void print_json(const Answer& answer) {
                                {"memory_bytes", device.memory_bytes}});
   }
   // The path of a library may have any bytes.
-  const auto replace = nlohmann::json::error_handler_t::replace;
-  std::cout << json.dump(2, ' ', false, replace) << '\n';
+  std::cout << base::json_text(json, 2) << '\n';
 }
 
 void print_text(const Answer& answer) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/command_line.hpp"
+#include "base/json_text.hpp"
 #include "base/node_service.hpp"
 #include "shm/mapping.hpp"
 #include "shm/memory_limit.hpp"
@@ -204,7 +205,7 @@ int set(int argc, char** argv) {
     throw no_session(options.session);
   }
   if (options.json) {
-    std::cout << told.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+    std::cout << base::json_text(told, 2) << '\n';
   }
   return base::kExitFine;
 }

@@ -1,5 +1,6 @@
 #include "tools/status/json.hpp"
 
+#include "base/json_text.hpp"
 #include "shm/slice.hpp"
 #include "shm/weight.hpp"
 #include "tools/status/format.hpp"
@@ -220,7 +221,7 @@ Json status_object(const shm::Snapshot& snapshot, const std::string& session) {
 
 std::string json_text(const Json& json) {
   // A command may contain any bytes, and may end in the middle of a character.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return base::json_text(json, 2) + "\n";
 }
 
 std::string status_json(const shm::Snapshot& snapshot, const std::string& session) {

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.hpp"
+#include "base/json_text.hpp"
 #include "base/signal_fd.hpp"
 #include "shm/mapping.hpp"
 #include "tools/status/look.hpp"
@@ -59,7 +60,7 @@ Json head(const std::string& session, std::uint64_t now_ns) {
 
 std::string text_of(const Json& json) {
   // A name may contain any bytes.
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return base::json_text(json) + "\n";
 }
 
 /// Reads the lines. Throws shm::BoardError if the board is unreadable for kUnreadableNs.
