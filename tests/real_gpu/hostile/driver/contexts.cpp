@@ -10,7 +10,7 @@ CASE(pushpop) {
   finish_all();
   CUcontext popped;
   CU(cuCtxPopCurrent(&popped));
-  const Run run = timed(count_of(args, 100000), [&](int i) {
+  const Run run = timed(count_of(args, 200000), [&](int i) {
     CU(cuCtxPushCurrent(gpu.context));
     mix(nullptr, data, i);
     if (i % 500 == 499) finish(nullptr);
@@ -108,7 +108,8 @@ CASE(green) {
   CUdevResource all{};
   CU(cuDeviceGetDevResource(gpu.device, &all, CU_DEV_RESOURCE_TYPE_SM));
   std::uint64_t sum = 1;
-  const Run run = timed(6, [&](int) {
+  const int rounds = count_of(args, 36);
+  const Run run = timed(rounds, [&](int) {
     CUdevResource groups[2]{}, rest{};
     unsigned count = 2;
     CU(cuDevSmResourceSplitByCount(groups, &count, &all, &rest, 0, 32));
@@ -129,5 +130,5 @@ CASE(green) {
       CU(cuGreenCtxDestroy(part.green));
     }
   });
-  return report(sum, {6 * 6000, run.seconds});
+  return report(sum, {rounds * 6000.0, run.seconds});
 }

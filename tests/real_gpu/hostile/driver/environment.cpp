@@ -24,7 +24,7 @@ static int launches(int count, int every, bool warm, void (*after)() = nothing) 
 /// Driver API, one stream, back to back.
 CASE(tiny_driver) {
   Primary gpu;
-  return launches(count_of(args, 200000), 1000, true);
+  return launches(count_of(args, 300000), 1000, true);
 }
 
 static void set_timers(int us) {
@@ -41,7 +41,7 @@ CASE(alarms) {
   sigaction(SIGPROF, &action, nullptr);
   Primary gpu;
   set_timers(1000);
-  return launches(count_of(args, 60000), 20, false, [] { set_timers(0); });
+  return launches(count_of(args, 240000), 20, false, [] { set_timers(0); });
 }
 
 /// All threads share one processor: those of the program and those of Sluice.
@@ -51,7 +51,7 @@ CASE(onecpu) {
   CPU_SET(static_cast<unsigned>(sched_getcpu()), &one);
   sched_setaffinity(0, sizeof one, &one);
   Primary gpu;
-  return launches(count_of(args, 60000), 10, false);
+  return launches(count_of(args, 240000), 10, false);
 }
 
 /// Starts without any environment: the preload is gone.
@@ -81,7 +81,7 @@ CASE(syncloop) {
   const CUdeviceptr data = make_data();
   unsigned word = 0;
   finish_all();
-  const Run run = timed(count_of(args, 60000), [&](int i) {
+  const Run run = timed(count_of(args, 90000), [&](int i) {
     mix(nullptr, data, i);
     if (i % 3 == 0) finish_all();
     if (i % 3 == 1) CU(cuMemcpyDtoH(&word, data, 4));

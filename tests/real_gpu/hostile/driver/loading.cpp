@@ -6,7 +6,7 @@
 /// Code is loaded, launched and unloaded again and again, next to a kernel that stays.
 CASE(modules) {
   const auto [gpu, stays, s, data] = Work();
-  const Run run = timed(count_of(args, 300), [&](int) {
+  const Run run = timed(count_of(args, 2500), [&](int) {
     Kernel comes;
     for (unsigned i = 0; i < 50; ++i) {
       comes(s, data, i, 40);

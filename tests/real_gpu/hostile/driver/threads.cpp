@@ -5,7 +5,7 @@
 CASE(threads100) {
   Primary gpu;
   Kernel mix;
-  const int count = count_of(args, 600);
+  const int count = count_of(args, 2800);
   std::vector<CUdeviceptr> data(100);
   for (auto& each : data) each = make_data();
   finish_all();
@@ -31,7 +31,7 @@ CASE(threadchurn) {
   Kernel mix;
   const CUdeviceptr data = make_data();
   finish_all();
-  const Run run = timed(count_of(args, 3000), [&](int) {
+  const Run run = timed(count_of(args, 9000), [&](int) {
     std::thread([&] {
       CU(cuCtxSetCurrent(gpu.context));
       for (unsigned k = 0; k < 5; ++k) mix(CU_STREAM_PER_THREAD, data, k);
@@ -49,10 +49,12 @@ CASE(smallstack) {
   std::vector<CUdeviceptr> data(threads.size());
   for (auto& each : data) each = make_data();
   finish_all();
+  static unsigned count = 0;
+  count = static_cast<unsigned>(count_of(args, 30000));
   static const auto work = [&](CUdeviceptr own) {
     CU(cuCtxSetCurrent(gpu.context));
     CUstream s = make_stream();
-    for (unsigned i = 0; i < 3000; ++i) {
+    for (unsigned i = 0; i < count; ++i) {
       mix(s, own, i);
       if (i % 50 == 0) finish(s);
     }
@@ -79,5 +81,5 @@ CASE(smallstack) {
   const Run run = timed(16, join_all, [&](int t) {
     if (pthread_create(&threads[t], &attr, body, &data[t]) != 0) die("pthread_create");
   });
-  return report(sum_of(data, threads.size()), {3000 * 16, run.seconds});
+  return report(sum_of(data, threads.size()), {16.0 * count, run.seconds});
 }

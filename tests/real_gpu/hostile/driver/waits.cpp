@@ -13,7 +13,7 @@ CASE(waitvalue) {
   CU(cuMemAlloc(&token, 8));
   CU(cuMemsetD32(token, 0, 2));
   finish_all();
-  const Run run = timed(count_of(args, 20000), finish_all, [&](int i) {
+  const Run run = timed(count_of(args, 90000), finish_all, [&](int i) {
     for (unsigned half = 0; half < 2; ++half) {
       const unsigned turn = 2 * i + half;
       CU(cuStreamWaitValue32(s[half], token, turn, CU_STREAM_WAIT_VALUE_EQ));
@@ -33,7 +33,7 @@ CASE(waitvalue_host) {
   const MappedWord word;
   mix(held, data, 0);
   finish_all();
-  const Run run = timed(count_of(args, 150), [&](int i) {
+  const Run run = timed(count_of(args, 1500), [&](int i) {
     CU(cuStreamWaitValue32(held, word.seen, i + 1, CU_STREAM_WAIT_VALUE_GEQ));
     for (unsigned k = 0; k < 100; ++k) mix(held, data, k);
     CUstream fresh = make_stream();

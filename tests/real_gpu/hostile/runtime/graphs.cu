@@ -10,7 +10,7 @@ CASE(graph_update) {
   cudaStream_t s = make_stream();
   cudaGraphExec_t exec = nullptr;
   int made = 0;
-  const Run run = timed(count_of(args, 600), finish_of(s), [&](int i) {
+  const Run run = timed(count_of(args, 1500), finish_of(s), [&](int i) {
     cudaGraph_t graph = chain(s, data, 500, i, cudaStreamCaptureModeThreadLocal);
     cudaGraphExecUpdateResultInfo info;
     if (exec == nullptr || cudaGraphExecUpdate(exec, graph, &info) != cudaSuccess) {
@@ -56,7 +56,7 @@ CASE(graph_many) {
   };
   for (int i = 0; i < 300; ++i) make(i);
   finish_all();
-  const Run run = timed(count_of(args, 20000), finish_all, [&](int i) {
+  const Run run = timed(count_of(args, 120000), finish_all, [&](int i) {
     const int which = (i * 7) % 300;
     CU(cudaGraphLaunch(exec[which], s[which % 4]));
     if (i % 20 == 19) {
@@ -73,7 +73,7 @@ CASE(graph_memory) {
   unsigned* data = make_data();
   cudaStream_t s = make_stream();
   static std::atomic<int> ended{0};
-  const int count = count_of(args, 300);
+  const int count = count_of(args, 2000);
   const auto end = [&] {
     finish_all();
     for (int i = 0; i < 500 && ended.load() < count; ++i) sleep_ms(10);
@@ -161,7 +161,7 @@ CASE(graph_while) {
   cudaGraphExec_t exec = instantiate(graph);
   CU(cudaGraphLaunch(exec, s));
   finish(s);
-  const Run run = timed(count_of(args, 1000), finish_of(s), [&](int i) {
+  const Run run = timed(count_of(args, 2000), finish_of(s), [&](int i) {
     CU(cudaGraphLaunch(exec, s));
     launch(s, data, i);
     if (i % 10 == 9) finish(s);
@@ -186,7 +186,7 @@ CASE(graph_device) {
     launch_other<<<1, 1, 0, s>>>(inner, result);
   }));
   finish(s);
-  const Run run = timed(count_of(args, 4000), [&](int) {
+  const Run run = timed(count_of(args, 40000), [&](int) {
     CU(cudaGraphLaunch(outer, s));
     finish(s);
   });
@@ -199,7 +199,7 @@ CASE(graph_device) {
 CASE(capture2) {
   const auto data = make_data_of(3);
   finish_all();
-  const int count = count_of(args, 400);
+  const int count = count_of(args, 2000);
   std::atomic<int> capturing{2};
   const auto captures = [&](int which, cudaStreamCaptureMode mode) {
     cudaStream_t s = make_stream(which ? cudaStreamDefault : cudaStreamNonBlocking);
@@ -266,7 +266,7 @@ CASE(graph_events) {
   cudaGraph_t first = between(s, back, there, 0), second = between(t, there, back, 10);
   cudaGraphExec_t a = instantiate(first), b = instantiate(second);
   finish_all();
-  const Run run = timed(count_of(args, 10000), finish_all, [&](int i) {
+  const Run run = timed(count_of(args, 60000), finish_all, [&](int i) {
     CU(cudaGraphLaunch(a, s));
     CU(cudaGraphLaunch(b, t));
     if (i % 20 == 19) CU(cudaEventSynchronize(back));

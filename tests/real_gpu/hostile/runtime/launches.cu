@@ -64,7 +64,7 @@ CASE(cdp) {
   CU(cudaDeviceSetLimit(cudaLimitPrintfFifoSize, 4 << 20));
   parent_kernel<<<1, 32, 0, s>>>(data, 1);
   finish(s);
-  const Run run = timed(count_of(args, 6000), finish_of(s), [&](int i) {
+  const Run run = timed(count_of(args, 40000), finish_of(s), [&](int i) {
     parent_kernel<<<1, 32, 0, s>>>(data, i);
     if (i % 50 == 49) finish(s);
   });
@@ -87,7 +87,7 @@ CASE(pdl) {
   cudaGraphExec_t exec = instantiate(capture(s, cudaStreamCaptureModeGlobal, [&] {
     for (int i = 0; i < 50; ++i) go(i);
   }));
-  const int count = count_of(args, 2500);
+  const int count = count_of(args, 6000);
   const Run run = timed(count, finish_of(s), [&](int i) {
     for (int k = 0; k < 50; ++k) go(i + k);
     CU(cudaGraphLaunch(exec, s));
@@ -115,7 +115,7 @@ CASE(coop) {
   attribute.val.clusterDim = {4, 1, 1};
   const cudaLaunchConfig_t config = config_of(t, &attribute, 1);
   finish_all();
-  const Run run = timed(count_of(args, 6000), finish_all, [&](int i) {
+  const Run run = timed(count_of(args, 20000), finish_all, [&](int i) {
     CU(cudaLaunchCooperativeKernel(reinterpret_cast<void*>(whole_grid), grid, 256, params, 0, s));
     CU(cudaLaunchKernelEx(&config, clustered, other, static_cast<unsigned>(i)));
     if (i % 20 == 19) finish_all();
@@ -134,7 +134,7 @@ CASE(attributes) {
   unsigned* other = make_data();
   cudaEvent_t begun = make_event();
   finish_all();
-  const Run run = timed(count_of(args, 30000), finish_all, [&](int i) {
+  const Run run = timed(count_of(args, 120000), finish_all, [&](int i) {
     cudaLaunchAttribute attribute[3];
     attribute[0].id = cudaLaunchAttributePriority;
     attribute[0].val.priority = i % 2 ? greatest : least;

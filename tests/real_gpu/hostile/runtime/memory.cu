@@ -10,7 +10,7 @@ CASE(pool) {
   const auto s = make_streams(4);
   unsigned* data = make_data();
   finish_all();
-  const Run run = timed(count_of(args, 60000), finish_all, [&](int i) {
+  const Run run = timed(count_of(args, 160000), finish_all, [&](int i) {
     cudaStream_t in = s[i % 4];
     unsigned* memory = nullptr;
     CU(cudaMallocAsync(reinterpret_cast<void**>(&memory), (kN * 4) << (i % 7), in));

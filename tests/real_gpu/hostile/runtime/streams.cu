@@ -7,7 +7,7 @@ CASE(tiny) {
   cudaStream_t s = make_stream();
   launch(s, data, 1);
   finish_all();
-  const Run run = timed(count_of(args, 200000), finish_of(s), [&](int i) {
+  const Run run = timed(count_of(args, 300000), finish_of(s), [&](int i) {
     launch(s, data, i);
     if (i % 10000 == 9999) finish(s);
   });
@@ -19,7 +19,7 @@ CASE(streams100) {
   const auto data = make_data_of(100);
   for (int i = 0; i < 100; ++i) launch(s[i], data[i], 1);
   finish_all();
-  const Run run = timed(count_of(args, 150000), finish_all, [&](int i) {
+  const Run run = timed(count_of(args, 250000), finish_all, [&](int i) {
     launch(s[i % 100], data[i % 100], i);
     if (i % 2000 == 1999) finish(s[i / 2000 % 100]);
   });
@@ -31,7 +31,7 @@ CASE(streamchurn) {
   unsigned* data = make_data();
   const auto more = make_data_of(8);
   finish_all();
-  const Run run = timed(count_of(args, 4000), finish_all, [&](int i) {
+  const Run run = timed(count_of(args, 32000), finish_all, [&](int i) {
     cudaStream_t s = make_stream(i % 2 ? cudaStreamNonBlocking : cudaStreamDefault);
     cudaEvent_t e = make_event(cudaEventDefault);
     for (int k = 0; k < 5; ++k) launch(s, more[i % 8], k);
@@ -55,7 +55,7 @@ CASE(legacymix) {
   unsigned* other = make_data(9);
   cudaStream_t blocking = make_stream(cudaStreamDefault), free = make_stream();
   finish_all();
-  const Run run = timed(count_of(args, 15000), [&](int i) {
+  const Run run = timed(count_of(args, 25000), [&](int i) {
     launch(cudaStreamLegacy, data, i);
     launch(blocking, data, i + 1);
     launch(nullptr, data, i + 2);
@@ -102,7 +102,7 @@ CASE(eventpoll) {
     CU(cudaEventRecord(e, s));
   }
   finish_all();
-  const Run run = timed(count_of(args, 20000), finish_all, [&](int i) {
+  const Run run = timed(count_of(args, 35000), finish_all, [&](int i) {
     if (i % 200 == 0) mix<<<1, 32, 0, busy>>>(slow, 32, i, 100000);
     launch(s, data, i);
     for (auto& e : done) CU(cudaEventQuery(e));

@@ -41,10 +41,10 @@ static int meet_in(int streams, int rounds) {
   return report(gave_up, {static_cast<double>(round), took}, "gave_up=" + std::to_string(gave_up));
 }
 
-CASE(meet8) { return meet_in(8, count_of(args, 4000)); }
+CASE(meet8) { return meet_in(8, count_of(args, 20000)); }
 CASE(meet32) {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
-  return meet_in(32, count_of(args, 1500));
+  return meet_in(32, count_of(args, 8000));
 }
 CASE(meet24on8) { return meet_in(24, count_of(args, 1500)); }
 
@@ -58,7 +58,7 @@ CASE(spingraph) {
   load(await);
   load(mix);
   finish_all();
-  const Run run = timed(count_of(args, 40), [&](int i) {
+  const Run run = timed(count_of(args, 800), [&](int i) {
     await<<<1, 1, 0, waits>>>(seen, i + 1, gave_up);  // the first work of the process, in round 0
     cudaGraph_t graph = chain(s, data, 100, 0, cudaStreamCaptureModeThreadLocal);
     cudaGraphExec_t exec = instantiate(graph);
@@ -103,7 +103,7 @@ CASE(persistent) {
   volatile unsigned* answer = make_mapped(&answer_seen);
   unsigned* gave_up = make_data(0);
   cudaStream_t s = make_stream();
-  const unsigned count = count_of(args, 150000);
+  const unsigned count = count_of(args, 250000);
   finish_all();
   const double begin = now_s();
   serve<<<1, 1, 0, s>>>(ask_seen, answer_seen, count, gave_up);
@@ -152,7 +152,7 @@ CASE(hostfunc) {
   } state;
   unsigned* data = make_data();
   cudaStream_t s = make_stream(), t = make_stream();
-  const int count = count_of(args, 8000);
+  const int count = count_of(args, 25000);
   finish_all();
   const auto ask = [](void* at) {
     auto& to = *static_cast<State*>(at);
