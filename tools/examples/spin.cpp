@@ -32,6 +32,7 @@ struct Options {
   double seconds = 0;
   std::uint64_t jobs = 0;
   std::size_t in_flight = 1;
+  bool each = false;
 };
 
 std::sig_atomic_t volatile g_stop = 0;
@@ -80,6 +81,12 @@ void report(const Gpu& gpu, const char* what, std::uint64_t start_ns,
               gpu.name());
 }
 
+/// `ms`: what a job or a step took that has just ended.
+void add(std::vector<double>& took_ms, double ms, const Options& options) {
+  took_ms.push_back(ms);
+  if (options.each) std::printf("%.6f %.4f\n", static_cast<double>(monotonic_ns()) / 1e9, ms);
+}
+
 /// A server that is never idle: it gives the GPU the next step before it waits for one. What a step
 /// takes is the time between two returns of a wait.
 int run_steps(const Options& options) {
@@ -97,7 +104,7 @@ int run_steps(const Options& options) {
     if (step + 1 < events.size()) continue;
     Gpu::wait(events[(step + 1) % events.size()]);
     const std::uint64_t now = monotonic_ns();
-    took_ms.push_back(static_cast<double>(now - last) / 1e6 / gpu.time_scale());
+    add(took_ms, static_cast<double>(now - last) / 1e6 / gpu.time_scale(), options);
     last = now;
     if (took_ms.size() == options.jobs) break;
   }
@@ -117,7 +124,7 @@ int run(const Options& options) {
   for (std::uint64_t due = start; g_stop == 0 && due < end;) {
     sleep_until(due);
     if (g_stop != 0 || monotonic_ns() >= end) break;
-    took_ms.push_back(run_job(gpu, options));
+    add(took_ms, run_job(gpu, options), options);
     if (took_ms.size() == options.jobs) break;
     const double factor = options.poisson ? gap(random) : 1;
     due =
@@ -146,6 +153,9 @@ void add_options(CLI::App& app, Options& options) {
          "counts steps")
       ->check(CLI::Range(1, 64))
       ->excludes("--period-ms", "--mark", "--announce-ms");
+  app.add_flag("--each", options.each,
+               "Print a line for each job or step: its end in seconds of CLOCK_MONOTONIC, and what "
+               "it took in milliseconds");
   app.footer(
       "All times are GPU time. On the simulated GPU they pass more slowly than real time.\n\n"
       "Examples:\n"
@@ -163,6 +173,7 @@ int main(int argc, char** argv) {
   add_options(app, options);
   if (const auto exit_code = sluice::base::parse(app, argc, argv)) return *exit_code;
   options.mark = options.mark || options.announce_ms > 0;
+  if (options.each) std::setvbuf(stdout, nullptr, _IOLBF, 0);
   std::signal(SIGINT, [](int) { g_stop = 1; });
   std::signal(SIGTERM, [](int) { g_stop = 1; });
   return sluice::base::run_program("sluice-example-spin", [&] {
