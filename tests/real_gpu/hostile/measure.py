@@ -21,6 +21,9 @@ SLUICE = os.environ.get("SLUICE", str(ROOT / "build/bin/sluice"))
 SPIN = str(ROOT / "build/libexec/sluice/sluice-example-spin")
 SIM = os.environ.get("HOSTILE_GPU") == "sim"
 PYTHON = os.environ.get("PYTHON", sys.executable)
+# Below these parts of the rate without Sluice, a program counts as slow: alone, and next to the neighbour.
+SLOW_ALONE, SLOW_NEXT_TO = 0.9, 0.75
+REPEATS = 2  # of both, where one is slow
 NEIGHBOUR = ["--kernels", "20", "--kernel-us", "100", "--period-ms", "6"]
 
 
@@ -174,25 +177,54 @@ class Lane:
         r = {"a": a}
         if not a.fine:
             return Measured(r, mine=a.why)
-        b = r["b"] = self.run(program, "b", max(3 * a.wall, a.wall + 10))
-        slow = b.fine and b.rate < 0.95 * a.rate
-        differs = program.compare and b.fine and b.sum != a.sum
-        if (slow or differs) and self.time_for(2 * a.wall):
+        b = r["b"] = self.run(program, "b", self.limit(r, "b"))
+        if program.compare and b.fine and b.sum != a.sum and self.time_for(2 * a.wall):
             again_a = self.run(program, "a", program.limit)
-            if differs and again_a.fine and again_a.sum != a.sum:
+            if again_a.fine and again_a.sum != a.sum:
                 return Measured(r, mine="the sum differs without Sluice, too")
-            again_b = self.run(program, "b", max(3 * a.wall, a.wall + 10))
-            if again_a.fine and again_a.rate > a.rate:
-                a = r["a"] = again_a
-            if again_b.fine and again_b.rate > b.rate:
-                r["b"] = again_b
+        self.repeat_slow(program, r)
         measured = Measured(r)
-        for mode, under in (("d", False), ("c", True)):
-            if mode not in program.modes or not self.time_for(2 * a.wall):
-                continue
-            self.start_neighbour(under)
-            base = r["d"].wall if "d" in r and r["d"].fine else a.wall
-            limit = max(5 * a.wall, a.wall + 15) if mode == "d" else max(4 * base, base + 20)
-            r[mode] = self.run(program, mode, limit)
-            measured.neighbours[mode] = self.stop_neighbour()
+        if "c" not in program.modes:
+            return measured
+        order = [mode for mode in "dc" if mode in program.modes]
+        for mode in order:
+            if self.time_for(2 * a.wall):
+                self.next_to_neighbour(program, measured, mode)
+        for _ in range(REPEATS):
+            c, d = r.get("c"), r.get("d")
+            if not (c and d and c.fine and d.fine and c.rate < SLOW_NEXT_TO * d.rate and self.time_for(4 * a.wall)):
+                break
+            for mode in order:
+                self.next_to_neighbour(program, measured, mode)
         return measured
+
+    def limit(self, r: dict[str, Result], mode: str) -> float:
+        a = r["a"]
+        base = r["d"].wall if mode == "c" and "d" in r and r["d"].fine else a.wall
+        return {"b": max(3 * a.wall, a.wall + 10), "d": max(5 * a.wall, a.wall + 15), "c": max(4 * base, base + 20)}[
+            mode
+        ]
+
+    def repeat_slow(self, program: Program, r: dict[str, Result]) -> None:
+        """Both again, in turns: whatever else the host does makes a run slower, never faster."""
+        for _ in range(REPEATS):
+            slow = r["b"].fine and r["b"].rate < SLOW_ALONE * r["a"].rate
+            if not slow or not self.time_for(2 * r["a"].wall):
+                return
+            keep_best(r, "a", self.run(program, "a", program.limit))
+            keep_best(r, "b", self.run(program, "b", self.limit(r, "b")))
+
+    def next_to_neighbour(self, program: Program, measured: Measured, mode: str) -> None:
+        self.start_neighbour(mode == "c")
+        keep_best(measured.runs, mode, self.run(program, mode, self.limit(measured.runs, mode)))
+        said = self.stop_neighbour()
+        if not measured.neighbours.get(mode, "").startswith("THE NEIGHBOUR"):
+            measured.neighbours[mode] = said
+
+
+def keep_best(r: dict[str, Result], mode: str, again: Result) -> None:
+    """A failure under Sluice stays; of two good runs the faster one does."""
+    known = r.get(mode)
+    fails_under = mode in "bc" and not again.fine
+    if known is None or (known.fine and (fails_under or (again.fine and again.rate > known.rate))):
+        r[mode] = again

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from cases import Program
-from measure import Measured
+from measure import SLOW_ALONE, SLOW_NEXT_TO, Measured
 
 
 def verdict(program: Program, measured: Measured) -> dict:
@@ -45,11 +45,11 @@ def faults(program: Program, measured: Measured) -> list[tuple[str, str]]:
             found.append(("CRASH", f"{mode}: {x.why}"))
         elif program.compare and x.sum != a.sum:
             found.append(("DIFFERS", f"{mode}: {x.sum} {x.note} instead of {a.sum} {a.note}"))
-    if b.fine and b.rate < 0.95 * a.rate:
+    if b.fine and b.rate < SLOW_ALONE * a.rate:
         found.append(("SLOW", f"b has {b.rate / a.rate:.2f} of a's rate"))
     if b.fine and b.wall > 1.3 * a.wall + 2:
         found.append(("SLOW", f"b takes {b.wall:.1f} s from start to end, a {a.wall:.1f} s"))
-    if c and d and c.fine and d.fine and c.rate < 0.5 * d.rate:
+    if c and d and c.fine and d.fine and c.rate < SLOW_NEXT_TO * d.rate:
         found.append(("SLOW", f"c has {c.rate / d.rate:.2f} of d's rate"))
     for mode, said in measured.neighbours.items():
         if said.startswith("THE NEIGHBOUR"):
