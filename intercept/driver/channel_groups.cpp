@@ -1,13 +1,16 @@
 #include "intercept/driver/channel_groups.hpp"
 
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <new>
 
 namespace sluice::intercept {
 namespace {
@@ -57,10 +60,46 @@ constexpr std::uint32_t client_of(std::uint64_t key) noexcept {
   return static_cast<std::uint32_t>(key >> 32U);
 }
 
+/// In place of a key while the other words of a place are written: no handle is that small.
+constexpr std::uint64_t kTaken = 1;
+
 /// The device on which the calling thread makes a context now.
 constinit thread_local CUdevice t_makes_on = -1;
 
+constexpr std::uint64_t bit_of(CUdevice device) noexcept {
+  return device >= 0 && device < 64 ? std::uint64_t{1} << static_cast<unsigned>(device) : 0;
+}
+
 }  // namespace
+
+template <class Visit>
+void ChannelGroups::for_each_group(Visit visit) noexcept {
+  for (Block* block = &groups_; block != nullptr; block = block->next.load()) {
+    for (Group& group : block->groups) visit(group);
+  }
+}
+
+/// Null if there is no memory for another block. The memory is the kernel's, because the program's
+/// allocator may be what calls ioctl.
+ChannelGroups::Group* ChannelGroups::take_place() noexcept {
+  for (Block* block = &groups_;;) {
+    for (Group& group : block->groups) {
+      std::uint64_t free = 0;
+      if (group.key.compare_exchange_strong(free, kTaken)) return &group;
+    }
+    if (Block* const next = block->next.load(); next != nullptr) {
+      block = next;
+      continue;
+    }
+    void* const memory =
+        mmap(nullptr, sizeof(Block), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return nullptr;
+    auto* const made = new (memory) Block;
+    Block* other = nullptr;
+    if (!block->next.compare_exchange_strong(other, made)) munmap(memory, sizeof(Block));
+    block = block->next.load();
+  }
+}
 
 /// Past our own hook: a system call of ours is nobody else's business.
 bool ChannelGroups::ask_kernel(int fd, std::uint32_t client, std::uint32_t object, bool sets,
@@ -96,10 +135,15 @@ void ChannelGroups::saw(int fd, unsigned long request, const void* argument) noe
   } else if (number == kControl && size == sizeof(Control)) {
     Control asked;
     std::memcpy(&asked, argument, sizeof asked);
-    if (asked.command != kSetSlice || asked.status != 0) return;
-    for (const Group& group : groups_) {
-      if (group.key.load() == key_of(asked.client, asked.object)) changed(group.device.load());
-    }
+    if (asked.command != kSetSlice || asked.status != 0 || asked.parameters == 0) return;
+    std::uint64_t us = 0;
+    if (asked.parameters_size != sizeof us) return;
+    std::memcpy(&us, std::bit_cast<const std::byte*>(asked.parameters), sizeof us);
+    for_each_group([&](Group& group) {
+      if (group.key.load() != key_of(asked.client, asked.object)) return;
+      group.own_us.store(us);
+      changed(group.device.load());
+    });
   } else if (number == kRelease && size == sizeof(Release)) {
     Release asked;
     std::memcpy(&asked, argument, sizeof asked);
@@ -111,17 +155,17 @@ void ChannelGroups::made(int fd, std::uint32_t client, std::uint32_t parent,
                          std::uint32_t object) noexcept {
   const CUdevice device = device_of(key_of(client, parent));
   if (device < 0) return;
-  constexpr std::uint64_t kTaken = 1;  // no handle is that small
-  for (Group& group : groups_) {
-    std::uint64_t free = 0;
-    if (!group.key.compare_exchange_strong(free, kTaken)) continue;
-    group.fd.store(fd);
-    group.parent.store(parent);
-    group.device.store(device);
-    group.own_us.store(0);
-    group.key.store(key_of(client, object));
+  Group* const group = take_place();
+  if (group == nullptr) {
+    unknown_on_.fetch_or(bit_of(device));
     return changed(device);
   }
+  group->fd.store(fd);
+  group->parent.store(parent);
+  group->device.store(device);
+  group->own_us.store(0);
+  group->key.store(key_of(client, object));
+  changed(device);
 }
 
 /// That of the context which the calling thread makes, or else what is known of the parent. The
@@ -139,15 +183,18 @@ CUdevice ChannelGroups::device_of(std::uint64_t parent) noexcept {
   return t_makes_on;
 }
 
-/// A client object takes all its objects with it, a parent its children.
+/// A client object takes all its objects with it, a parent its children. The kernel module has
+/// freed a group some time before its release is seen, and a setting in between was refused. So the
+/// release counts as a change: whoever was refused asks again.
 void ChannelGroups::released(std::uint32_t client, std::uint32_t object) noexcept {
-  for (Group& group : groups_) {
+  for_each_group([&](Group& group) {
     std::uint64_t key = group.key.load();
-    if (client_of(key) != client) continue;
+    if (client_of(key) != client) return;
     const bool ends = static_cast<std::uint32_t>(key) == object || client == object ||
                       group.parent.load() == object;
-    if (ends) group.key.compare_exchange_strong(key, 0);
-  }
+    const CUdevice device = group.device.load();
+    if (ends && group.key.compare_exchange_strong(key, 0)) changed(device);
+  });
   for (Parent& parent : parents_) {
     std::uint64_t key = parent.key.load();
     const bool ends =
@@ -168,34 +215,45 @@ std::uint32_t ChannelGroups::changes(CUdevice device) const noexcept {
 
 /// A group that ends meanwhile is none: its handle is then refused.
 ChannelGroups::Result ChannelGroups::set(CUdevice device, std::uint32_t us) noexcept {
-  Result result = Result::kNone;
-  for (Group& group : groups_) {
+  bool any = (unknown_on_.load() & bit_of(device)) != 0;
+  bool all = !any;
+  Slice longest = any ? Slice{} : Slice{0, true};
+  for_each_group([&](Group& group) {
     const std::uint64_t key = group.key.load();
-    if (client_of(key) == 0 || group.device.load() != device) continue;
-    const Result of_group = set(group, key, us);
-    if (group.key.load() != key) continue;
-    if (of_group == Result::kRefused) return of_group;
-    result = of_group;
-  }
-  return result;
+    if (client_of(key) == 0 || group.device.load() != device) return;
+    Slice has;
+    const bool is_set = set(group, key, us, has);
+    if (group.key.load() != key) return;
+    any = true;
+    all = all && is_set;
+    if (has.us >= longest.us) longest = has;
+  });
+  longest_us_ = longest.is_drivers ? 0 : static_cast<std::uint32_t>(longest.us);
+  if (!any) return Result::kNone;
+  return all ? Result::kSet : Result::kRefused;
 }
 
-ChannelGroups::Result ChannelGroups::set(Group& group, std::uint64_t key,
-                                         std::uint32_t us) noexcept {
+/// Returns whether the group has the slice, by what the kernel module said. `has`: the slice that
+/// it has in fact.
+bool ChannelGroups::set(Group& group, std::uint64_t key, std::uint32_t us, Slice& has) noexcept {
   const int fd = group.fd.load();
   const std::uint32_t client = client_of(key);
   const auto object = static_cast<std::uint32_t>(key);
   std::uint64_t value = 0;
-  if (group.own_us.load() == 0) {
-    if (!ask_(fd, client, object, false, value) || value == 0) return Result::kRefused;
-    group.own_us.store(value);
+  std::uint64_t own_us = group.own_us.load();
+  if (own_us == 0) {
+    if (us == 0) return true;  // nobody has changed it
+    if (!ask_(fd, client, object, false, value) || value == 0) return false;
+    // Unless libcuda has set it meanwhile.
+    if (group.own_us.compare_exchange_strong(own_us, value)) own_us = value;
   }
-  const std::uint64_t wanted = us == 0 ? group.own_us.load() : us;
+  const std::uint64_t wanted = us == 0 ? own_us : us;
   value = wanted;
-  if (!ask_(fd, client, object, true, value)) return Result::kRefused;
+  ask_(fd, client, object, true, value);
   value = 0;
-  return ask_(fd, client, object, false, value) && value == wanted ? Result::kSet
-                                                                   : Result::kRefused;
+  if (!ask_(fd, client, object, false, value)) return false;
+  has = {value, value == own_us};
+  return value == wanted;
 }
 
 }  // namespace sluice::intercept

@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <map>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,7 @@ constexpr int kFd = 8;
 struct Kernel {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> slices;
   std::vector<int> fds;
+  int fails_at = -1;  ///< The request of this number fails, from 0.
   bool refuses = false;
   bool ignores = false;
 };
@@ -37,6 +40,7 @@ bool ask(int fd, std::uint32_t client, std::uint32_t object, bool sets,
          std::uint64_t& us) noexcept {
   const auto found = g_kernel.slices.find({client, object});
   g_kernel.fds.push_back(fd);
+  if (static_cast<int>(g_kernel.fds.size()) - 1 == g_kernel.fails_at) return false;
   if (found == g_kernel.slices.end() || (sets && g_kernel.refuses)) return false;
   if (sets && !g_kernel.ignores) found->second = us;
   if (!sets) us = found->second;
@@ -194,14 +198,111 @@ TEST_F(Groups, ChangesAreSeen) {
   EXPECT_EQ(groups_.changes(1), 0U);
 }
 
-TEST_F(Groups, MoreThanThereArePlacesForDoNoHarm) {
-  for (std::uint32_t i = 0; i < 2 * ChannelGroups::kMost; ++i) make_context(0, 0x100 + 2 * i);
-  EXPECT_EQ(groups_.set(0, 100), Result::kSet);
-  EXPECT_EQ(slice_of(0x100), 100U);
-  for (std::uint32_t i = 0; i < 2 * ChannelGroups::kMost; ++i) release(0x100 + 2 * i);
-  EXPECT_EQ(groups_.set(0, 100), Result::kNone);
+// Prevents: the 65th context keeps the driver's slice, and status says that its slice is short.
+TEST_F(Groups, AreAllSetHoweverManyThereAre) {
+  constexpr std::uint32_t kMany = 5 * ChannelGroups::kMost + 3;
+  for (int round = 0; round < 2; ++round) {
+    for (std::uint32_t i = 0; i < kMany; ++i) make_context(0, 0x100 + 2 * i);
+    EXPECT_EQ(groups_.set(0, 100), Result::kSet);
+    EXPECT_EQ(groups_.longest_us(), 100U);
+    for (std::uint32_t i = 0; i < kMany; ++i) ASSERT_EQ(slice_of(0x100 + 2 * i), 100U) << i;
+    EXPECT_EQ(groups_.set(0, 0), Result::kSet);
+    for (std::uint32_t i = 0; i < kMany; ++i) ASSERT_EQ(slice_of(0x100 + 2 * i), 2048U) << i;
+    for (std::uint32_t i = 0; i < kMany; ++i) release(0x100 + 2 * i);
+    EXPECT_EQ(groups_.set(0, 100), Result::kNone);
+  }
+}
+
+// Prevents: the other contexts of a program keep their slices, because one context ended while they
+// were set, and nobody asks again.
+TEST_F(Groups, AContextThatEndsMeanwhileIsNoReasonForTheOthers) {
+  for (const std::uint32_t us : {100U, 0U}) {
+    for (const std::uint32_t ended : {0x15U, 0x25U, 0x35U}) {
+      for (const std::uint32_t object : {0x15U, 0x25U, 0x35U}) make_context(0, object);
+      ASSERT_EQ(groups_.set(0, us == 0 ? 100 : 0), Result::kSet);
+      const std::uint32_t before = groups_.changes(0);
+      g_kernel.slices.erase({kClient, ended});
+      groups_.set(0, us);
+      for (const std::uint32_t object : {0x15U, 0x25U, 0x35U}) {
+        EXPECT_TRUE(object == ended || slice_of(object) == (us == 0 ? 2048 : us));
+      }
+      release(ended);
+      EXPECT_NE(groups_.changes(0), before) << "whoever was refused asks again";
+      EXPECT_EQ(groups_.set(0, us), Result::kSet);
+      for (const std::uint32_t object : {0x15U, 0x25U, 0x35U}) release(object);
+    }
+  }
+}
+
+// Prevents: a setting is said to be made that was not, or the other way round.
+TEST_F(Groups, OneRequestThatFailsIsSaidAndMadeGoodByTheNextSetting) {
+  for (const std::uint32_t us : {100U, 0U}) {
+    for (int fails_at = 0; fails_at < 12; ++fails_at) {
+      for (const std::uint32_t object : {0x15U, 0x25U, 0x35U}) make_context(0, object);
+      ASSERT_EQ(groups_.set(0, us == 0 ? 100 : 0), Result::kSet);
+      g_kernel.fds.clear();
+      g_kernel.fails_at = fails_at;
+      const Result result = groups_.set(0, us);
+      std::uint64_t longest = 0;
+      bool all = true;
+      for (const std::uint32_t object : {0x15U, 0x25U, 0x35U}) {
+        longest = std::max(longest, slice_of(object));
+        all = all && slice_of(object) == (us == 0 ? 2048 : us);
+      }
+      EXPECT_TRUE(result != Result::kSet || all) << fails_at;
+      EXPECT_TRUE(groups_.longest_us() == 0 || groups_.longest_us() == longest) << fails_at;
+      g_kernel.fails_at = -1;
+      EXPECT_EQ(groups_.set(0, us), Result::kSet);
+      EXPECT_EQ(groups_.longest_us(), us);
+      for (const std::uint32_t object : {0x15U, 0x25U, 0x35U}) {
+        EXPECT_EQ(slice_of(object), us == 0 ? 2048 : us) << fails_at;
+        release(object);
+      }
+    }
+  }
+}
+
+// Prevents: a program gets back a slice that libcuda has replaced since.
+TEST_F(Groups, TheDriversSliceIsTheOneThatLibcudaSetLast) {
   make_context(0, 0x15);
+  ASSERT_EQ(groups_.set(0, 100), Result::kSet);
+  std::uint64_t value = 4096;
+  struct {
+    std::uint32_t client, object, command, flags;
+    std::uint64_t parameters;
+    std::uint32_t size, status;
+  } asked{kClient, 0x15, 0xa06c'0103, 0, std::bit_cast<std::uint64_t>(&value), sizeof value, 0};
+  g_kernel.slices[{kClient, 0x15}] = value;
+  groups_.saw(kFd, kControl, &asked);
+  ASSERT_EQ(groups_.set(0, 100), Result::kSet);
+  EXPECT_EQ(groups_.set(0, 0), Result::kSet);
+  EXPECT_EQ(slice_of(0x15), 4096U);
+}
+
+// Prevents: two threads that make contexts at once get the same place, or one loses its group.
+TEST_F(Groups, ManyThreadsMakeAndEndThem) {
+  constexpr std::uint32_t kEach = 100;
+  constexpr std::uint32_t kThreads = 4;
+  for (std::uint32_t i = 0; i < kThreads * kEach; ++i) {
+    g_kernel.slices[{kClient, 0x100 + i}] = 2048;
+  }
+  std::vector<std::thread> threads;
+  for (std::uint32_t thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      ChannelGroups::begins_context(0);
+      for (int round = 0; round < 20; ++round) {
+        for (std::uint32_t i = 0; i < kEach; ++i) {
+          const std::uint32_t object = 0x100 + thread * kEach + i;
+          if (round != 0) release(object);
+          allocate({.object = object});
+        }
+      }
+      groups_.ends_context(0);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(groups_.set(0, 100), Result::kSet);
+  for (const auto& [group, us] : g_kernel.slices) EXPECT_EQ(us, 100U) << group.second;
 }
 
 TEST(IoctlRequests, OnlyThreeMatter) {
