@@ -190,10 +190,11 @@ struct alignas(kLine) Slot {
                              ///< is void after this time.
   HalfWord reader;  ///< 1 if the owner can only read the board: the node service writes for it.
                     ///< Written by the controller before the slot is reserved.
-  std::array<std::uint8_t, 4> reserved_reader;
-  Word memory_ceiling;  ///< The most memory that its user may ask for; 0: no ceiling. Written by
-                        ///< the controller before the slot is reserved.
-  Word memory_limit;    ///< What the client may hold, in bytes; 0: no limit.
+  HalfWord slice_ceiling;  ///< The longest time slice that the site allows its user, in us; 0: the
+                           ///< driver's. Written by the controller before the slot is reserved.
+  Word memory_ceiling;     ///< The most memory that its user may ask for; 0: no ceiling. Written by
+                           ///< the controller before the slot is reserved.
+  Word memory_limit;       ///< What the client may hold, in bytes; 0: no limit.
   std::array<std::uint8_t, 24> reserved_gate;
 
   // Written by the owner. The predictions and launch durations are for status output only.
@@ -233,7 +234,7 @@ struct alignas(kLine) Slot {
   /// Since when a thread has been in the same synchronising call, to a tick; 0: none is in one.
   /// Those whom this client holds read it.
   Word sync_since_ns;
-  Word busy_ns;          ///< When the client was last seen to launch, or to wait for its work.
+  Word busy_ns;          ///< When the client last used the GPU (base/gpu_use.hpp); 0: never.
   HalfWord slice_us;     ///< The time slice of its channel groups that was set; 0: the driver's.
   HalfWord slice_state;  ///< SliceState.
   HalfWord gpu_share;    ///< How much of its jobs the GPU is busy, in 1/1000; 0: unknown.
@@ -277,7 +278,7 @@ struct alignas(kLine) Slot {
 struct Device {
   std::array<std::uint8_t, 16> uuid;
   HalfWord used;
-  HalfWord outside;  ///< Processes that use it without a slot, as the controller saw last.
+  HalfWord outside;  ///< OutsideWord: processes without a slot, as the controller saw them last.
   std::array<char, 40> name;
 };
 static_assert(sizeof(Device) == 64);
@@ -312,6 +313,7 @@ static_assert(offsetof(Slot, closed_since_ns) == 24 && offsetof(Slot, closed_ns)
 static_assert(offsetof(Slot, slack_ns) == 40 && offsetof(Slot, outranked) == 48);
 static_assert(offsetof(Slot, announced) == 52 && offsetof(Slot, slack_until_ns) == 56);
 static_assert(offsetof(Slot, early_hold_until_ns) == 64 && offsetof(Slot, reader) == 72);
+static_assert(offsetof(Slot, slice_ceiling) == 76);
 static_assert(offsetof(Slot, memory_ceiling) == 80 && offsetof(Slot, memory_limit) == 88);
 static_assert(offsetof(Slot, job) == 128 && offsetof(Slot, job_since_ns) == 136);
 static_assert(offsetof(Slot, policy) == 144 && offsetof(Slot, skipped_waits) == 152);

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,6 +15,8 @@ inline constexpr std::uint32_t kSliceAuto = 0;
 inline constexpr std::uint32_t kSliceOff = 0xffff'ffff;
 inline constexpr std::uint32_t kLeastSliceUs = 20;
 inline constexpr std::uint32_t kMostSliceUs = 100'000;
+/// The slice that the driver sets. A longer one is at the cost of everybody else on the GPU.
+inline constexpr std::uint32_t kDriversSliceUs = 2'000;
 inline constexpr std::string_view kSliceForms = "auto, off, or a time from 20us to 100ms";
 
 /// Nothing for a text of another form.
@@ -22,6 +25,12 @@ inline constexpr std::string_view kSliceForms = "auto, off, or a time from 20us 
 [[nodiscard]] constexpr bool is_slice(std::uint32_t slice) noexcept {
   return slice == kSliceAuto || slice == kSliceOff ||
          (slice >= kLeastSliceUs && slice <= kMostSliceUs);
+}
+
+/// What a client that asks for `slice` gets where the longest allowed one is `most_us`.
+[[nodiscard]] constexpr std::uint32_t allowed_slice(std::uint32_t slice,
+                                                    std::uint32_t most_us) noexcept {
+  return slice == kSliceOff ? slice : std::min(slice, std::max(most_us, kDriversSliceUs));
 }
 
 /// What is wrong with a slice as a user wrote it, and what is allowed; empty if nothing is wrong.

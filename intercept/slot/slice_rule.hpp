@@ -38,8 +38,10 @@ class SliceRule {
   static constexpr std::uint32_t kBetweenWindowsUs = 200;
   static constexpr std::uint32_t kInWindowUs = 1'000;
   static constexpr std::uint32_t kMostUs = 100'000;
-  /// A client that has not launched for this long is not busy.
+  /// A client that has not used the GPU for this long is not busy.
   static constexpr std::uint64_t kBusyNs = 1'000'000'000;
+  /// A client above that has had no job for this long is idle: it changes nobody's slice.
+  static constexpr std::uint64_t kPauseNs = 10'000'000'000;
   /// What makes slices short must have been true for this long: a change costs 0.3 ms.
   static constexpr std::uint64_t kSettledNs = 500'000'000;
   /// From this share on, a client's jobs keep the GPU busy.
@@ -60,18 +62,27 @@ class SliceRule {
   Slice tick(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept;
 
  private:
+  /// What the other clients of the device do. A context alone is nothing, whoever has it.
   struct Others {
-    std::uint8_t highest;  ///< Priority, the client's own included.
-    bool below = false;
+    /// The highest priority above: of those that use the GPU, or if nobody does, of those that have
+    /// had a job lately. The client's own if there is none.
+    std::uint8_t highest = 0;
+    std::uint8_t highest_living = 0;  ///< The same of all, also of idle ones.
+    bool users_above = false;         ///< One above uses the GPU.
+    bool below = false;               ///< One below uses the GPU.
     bool equal = false;
     bool windows = false;  ///< One above opens the gates for windows.
+    bool pays = false;     ///< Somebody whom this client does not hold would wait for a long slice.
   };
+  [[nodiscard]] static Others look(const shm::Board& board, int slot,
+                                   std::uint64_t now_ns) noexcept;
   [[nodiscard]] Slice wanted(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept;
   [[nodiscard]] Slice below_others(const shm::Board& board, int slot, const Others& others,
                                    std::uint64_t now_ns) noexcept;
   [[nodiscard]] Slice above_others(const shm::Board& board, int slot,
                                    const Others& others) const noexcept;
   [[nodiscard]] shm::SliceState about_those_above(const shm::Board& board, int slot,
+                                                  const Others& others,
                                                   std::uint64_t now_ns) const noexcept;
 
   double time_scale_;
@@ -80,7 +91,12 @@ class SliceRule {
   std::uint64_t next_since_ns_ = 0;
 };
 
-/// Whether the client launched, or waited for its work, within SliceRule::kBusyNs.
+/// Whether the client has used the GPU within SliceRule::kBusyNs, and not only launched a little.
 [[nodiscard]] bool is_busy(const shm::Slot& slot, std::uint64_t now_ns) noexcept;
+
+/// Whether the client has had a job within `within_ns`, however little of the GPU the job used. Not
+/// for clients of priority 0: the ends of their jobs are not always known.
+[[nodiscard]] bool was_there(const shm::Slot& slot, std::uint64_t now_ns,
+                             std::uint64_t within_ns) noexcept;
 
 }  // namespace sluice::intercept

@@ -63,11 +63,8 @@ bool wants_short_slice(const shm::Slot& slot) noexcept {
   return state == shm::SliceState::kSeveral || state == shm::SliceState::kShort;
 }
 
-/// So long ago at most, something above was busy.
-constexpr std::uint64_t kAboveNs = 10'000'000'000;
-
 /// Whether short slices are right but for the number of busy clients, all of which can take turns
-/// at no cost.
+/// at no cost. Those that use next to nothing of the GPU need not take part.
 bool turns_pay(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept {
   const shm::Slot& own = board.slots[static_cast<std::size_t>(slot)];
   const auto info = SlotInfo::unpack(own.info.load());
@@ -86,7 +83,7 @@ bool turns_pay(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept
     const SlotInfo its = SlotInfo::unpack(other.info.load());
     const bool here = its.state == shm::SlotState::kLive && its.device == info.device;
     if (here && its.priority > info.priority) {
-      above = above || now_ns < other.busy_ns.load() + kAboveNs;
+      above = above || was_there(other, now_ns, SliceRule::kPauseNs);
     } else if (here && is_busy(other, now_ns)) {
       alone = false;
       all = all && its.priority == info.priority && fits(other);

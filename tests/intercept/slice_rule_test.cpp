@@ -1,6 +1,7 @@
 // Which time slice a client has, in virtual time, on a board in this process.
 #include "intercept/slot/slice_rule.hpp"
 
+#include "shm/outside_word.hpp"
 #include "shm/slice.hpp"
 #include "shm/slice_answer.hpp"
 #include "tests/support/board_test.hpp"
@@ -96,8 +97,11 @@ TEST_F(TimeSliceRule, InWindowsThoseBelowHaveTheGpu) {
   EXPECT_EQ(after(40, kServer), (Slice{0, SliceState::kOutside})) << "it would be a small part";
   board_->devices[0].outside.store(0);
   add_client(3, 5, "serve too");
+  EXPECT_EQ(after(600, kServer), kBetween) << "an equal that does nothing is nobody";
+  works(3);
   EXPECT_EQ(after(600, kServer).us, 0U) << "next to an equal, too";
   board_->slots[3].info.store(0);
+  idles(3);
   for (const auto state :
        {shm::StepState::kNoWindow, shm::StepState::kTriesOpen, shm::StepState::kOpen}) {
     server.steps.state.store(static_cast<std::uint32_t>(state));
@@ -126,6 +130,28 @@ TEST_F(TimeSliceRule, OneServerWithASlowHostOfTwoSuffices) {
   EXPECT_EQ(after(2000), (Slice{0, SliceState::kHostBound}));
   idles(4);
   EXPECT_EQ(after(3000), kShort);
+}
+
+// Prevents: a watchdog of high priority with an empty kernel now and then switches short slices off
+// for the server that uses the GPU, or makes the server one of several below it.
+TEST_F(TimeSliceRule, WhereAServerUsesTheGpuOneThatDoesNotIsNotAsked) {
+  add_server(900);
+  for (const int priority : {5, 9}) {
+    shm::Slot& other = add_client(4, priority, "watchdog");
+    other.gpu_share.store(50);
+    for (int i = 0; i < 200; ++i) {
+      other.job_since_ns.store(now_);
+      EXPECT_TRUE(after(20) == kShort || i < 30) << i;
+    }
+    idles(kServer);
+    for (int i = 0; i < 200; ++i) {
+      other.job_since_ns.store(now_);
+      after(20);
+    }
+    EXPECT_EQ(slice_, (Slice{0, SliceState::kHostBound})) << "it is the only one";
+    works(kServer);
+    rule_ = SliceRule{};
+  }
 }
 
 TEST_F(TimeSliceRule, NextToAServerOfWhichNothingIsKnownItIsTheDrivers) {
@@ -266,14 +292,28 @@ TEST_F(TimeSliceOfAServer, IsTheDriversOnAGpuThatDoesNotObey) {
 
 TEST_F(TimeSliceOfAServer, IsTheDriversForEqualsAndTargetsAndWithNobodyBelow) {
   add_client(4, 5, "equal");
-  EXPECT_EQ(servers(), (Slice{0, SliceState::kDriver})) << "an equal would wait for it";
+  EXPECT_EQ(servers().state, SliceState::kLong) << "an equal that does nothing";
+  slot(4).job_since_ns.store(now_);
+  EXPECT_EQ(servers(kTickMs), (Slice{0, SliceState::kDriver})) << "an equal would wait for it";
   slot(4).info.store(0);
   slot(kServer).target.store(1);
   EXPECT_EQ(servers(), (Slice{0, SliceState::kDriver})) << "its gates may be open for a while";
   slot(kServer).target.store(0);
   EXPECT_EQ(servers().state, SliceState::kLong);
-  slot(kTraining).info.store(0);
-  EXPECT_EQ(servers(), (Slice{0, SliceState::kDriver}));
+  idles(kTraining);
+  EXPECT_EQ(servers(2000), (Slice{0, SliceState::kDriver})) << "nobody below uses the GPU";
+}
+
+// Prevents: a program that Sluice does not hold waits 100 ms for each slice of the highest client.
+TEST_F(TimeSliceOfAServer, IsTheDriversWhereSomebodyWhomItDoesNotHoldWouldPay) {
+  EXPECT_EQ(servers().state, SliceState::kLong);
+  board_->devices[0].outside.store(shm::OutsideWord{0, 1}.pack());
+  EXPECT_EQ(servers(kTickMs).us, 0U) << "a little is enough";
+  board_->devices[0].outside.store(0);
+  EXPECT_EQ(servers().state, SliceState::kLong);
+  slot(kTraining).policy.store(shm::Policy{shm::PolicyKind::kNone}.pack());
+  EXPECT_EQ(servers(kTickMs).us, 0U) << "a closed gate does not hold it";
+  slot(kTraining).policy.store(0x1'0000'0000);
 }
 
 TEST_F(TimeSliceOfAServer, IsInTimeOfTheDevice) {

@@ -3,8 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <bit>
+#include <map>
+#include <new>
 #include <optional>
+#include <string>
 
 #include "intercept/driver/process.hpp"
 #include "shm/policy_text.hpp"
@@ -73,6 +78,148 @@ TEST_P(SlicesOfAClient, SeveralIsNoReasonWhereNoneCanBeSet) {
 TEST_P(SlicesOfAClient, NothingNeedBeTriedToKnowIt) {
   add(2, 0);
   EXPECT_EQ(state(), GetParam() ? SliceState::kNoGroup : SliceState::kSeveral);
+}
+
+/// A best-effort client with three contexts on a GPU, whose kernel module is a table here. Requests
+/// fail as a test says.
+struct Kernel {
+  std::map<std::uint32_t, std::uint64_t> slices;
+  int asked = 0;
+  int fails_from = -1;   ///< The first request that fails, from 0,
+  int fails_until = -1;  ///< and the first one after it that does not.
+};
+Kernel g_kernel;
+
+bool ask(int /*fd*/, std::uint32_t /*client*/, std::uint32_t object, bool sets,
+         std::uint64_t& us) noexcept {
+  const int number = g_kernel.asked++;
+  const auto found = g_kernel.slices.find(object);
+  if (number >= g_kernel.fails_from && number < g_kernel.fails_until) return false;
+  if (found == g_kernel.slices.end()) return false;
+  if (sets) found->second = us;
+  us = found->second;
+  return true;
+}
+
+class SlicesOnAGpu : public testing::Test {
+ protected:
+  SlicesOnAGpu() {
+    g_kernel = {};
+    g_process.driver.simgpu_set_slice = nullptr;
+    new (&g_process.channel_groups) ChannelGroups(&ask);
+    for (const std::uint32_t object : {0x15U, 0x25U, 0x35U}) make_context(object);
+    client_.emplace(0);
+    (*client_)->slot().policy.store(shm::kDefaultPolicy.pack());
+    server().info.store(shm::SlotInfo{shm::SlotState::kLive, 5, 0, 1}.pack());
+    server().gpu_share.store(900);
+    client_->board().used.fetch_or(shm::bit(1));
+    slices_.emplace(**client_, setter_);
+  }
+  ~SlicesOnAGpu() override { new (&g_process.channel_groups) ChannelGroups; }
+
+  static void make_context(std::uint32_t object) {
+    g_kernel.slices[object] = 2048;
+    const std::array<std::uint32_t, 8> parameters{0, 0, 0, 1};
+    const struct {
+      std::uint32_t client, parent, object, object_class;
+      std::uint64_t parameters, rights;
+      std::uint32_t size, flags, status, padding;
+    } asked{7U << 24U, 2,  object, 0xa06c, std::bit_cast<std::uint64_t>(parameters.data()),
+            0,         32, 0,      0,      0};
+    ChannelGroups::begins_context(0);
+    g_process.channel_groups.saw(8, 0xc030'462b, &asked);
+    g_process.channel_groups.ends_context(0);
+  }
+  static void release(std::uint32_t object) {
+    const std::array<std::uint32_t, 4> asked{7U << 24U, 2, object, 0};
+    g_process.channel_groups.saw(8, 0xc010'4629, asked.data());
+  }
+  /// The setting thread comes only when the watcher wakes it.
+  void tick(bool server_works) {
+    now_ += 20 * kMs;
+    if (server_works) server().busy_ns.store(now_);
+    if (slices_->tick(now_, 0, 0)) slices_->apply();
+  }
+  void run(int ticks, bool server_works) {
+    for (int i = 0; i < ticks; ++i) tick(server_works);
+  }
+  shm::Slot& server() { return client_->board().slots[1]; }
+  void server_ends() { server().info.store(0); }
+  void expect_all(std::uint64_t us, const std::string& where) {
+    for (const auto& [object, has] : g_kernel.slices) EXPECT_EQ(has, us) << where;
+    const bool drivers = us == 2048;
+    const shm::Slot& slot = (*client_)->slot();
+    EXPECT_EQ(slot.slice_us.load(), drivers ? 0 : us) << where;
+    const SliceState state = drivers ? SliceState::kDriver : SliceState::kShort;
+    EXPECT_EQ(slot.slice_state.load(), static_cast<std::uint32_t>(state)) << where;
+  }
+
+  std::optional<OwnClient> client_;
+  Worker setter_{"test", [] { return Worker::Sleep{1'000'000'000, true}; }};
+  std::optional<Slices> slices_;
+  std::uint64_t now_ = 1'000'000 * kMs;
+};
+
+// Prevents: one failure, whichever request it is, leaves contexts with the wrong slice for good.
+TEST_F(SlicesOnAGpu, AFailedSettingIsTriedAgain) {
+  for (const int failures : {1, 2, 5, 40}) {
+    for (int from = 0; from < 24; ++from) {
+      const std::string where = std::to_string(failures) + " from " + std::to_string(from);
+      slices_.emplace(**client_, setter_);
+      server().info.store(shm::SlotInfo{shm::SlotState::kLive, 5, 0, 1}.pack());
+      g_kernel.asked = 0;
+      g_kernel.fails_from = from;
+      g_kernel.fails_until = from + failures;
+      run(5000, true);
+      expect_all(100, where);
+      server_ends();
+      run(5000, false);
+      expect_all(2048, where);
+    }
+  }
+}
+
+// Prevents: a system that refuses is asked 50 times a second for as long as the program runs.
+TEST_F(SlicesOnAGpu, ASystemThatRefusesIsAskedSeldomAndSaid) {
+  g_kernel.fails_from = 0;
+  g_kernel.fails_until = 1 << 30;
+  run(50 * 600, true);
+  EXPECT_LT(g_kernel.asked, 3 * 2 * 75);
+  EXPECT_EQ((*client_)->slot().slice_state.load(),
+            static_cast<std::uint32_t>(SliceState::kRefused));
+  EXPECT_EQ((*client_)->slot().slice_us.load(), 0U);
+}
+
+// Prevents: status says that the slice is the driver's, while a kernel is stopped each 0.1 ms.
+TEST_F(SlicesOnAGpu, ASliceThatCannotBeGivenBackIsShown) {
+  run(50, true);
+  expect_all(100, "set");
+  server_ends();
+  // Each group is set, and read: the settings fail.
+  for (int request = 0; request < 6; request += 2) {
+    g_kernel.fails_from = g_kernel.asked + request;
+    g_kernel.fails_until = g_kernel.fails_from + 1;
+    tick(false);
+    if (request == 0) {
+      EXPECT_EQ((*client_)->slot().slice_state.load(),
+                static_cast<std::uint32_t>(SliceState::kRefused));
+    }
+  }
+  run(100, false);
+  expect_all(2048, "tried again");
+}
+
+// Prevents: a context that ends while slices are set decides about all others.
+TEST_F(SlicesOnAGpu, AContextThatEndsMeanwhileIsNoReason) {
+  g_kernel.slices.erase(0x15);
+  run(50, true);
+  for (const auto& [object, us] : g_kernel.slices) EXPECT_EQ(us, 100U);
+  release(0x15);
+  run(1, true);
+  expect_all(100, "at the next look");
+  make_context(0x45);
+  run(1, true);
+  expect_all(100, "a new context");
 }
 
 }  // namespace

@@ -44,6 +44,9 @@ TEST_F(TurnsWithoutWeights, WhereNothingAboveIsBusyThereAreNone) {
   add_busy();
   add_busy();
   EXPECT_EQ(how_many(), 2);
+  slot(above_).job.store(2);
+  slot(above_).busy_ns.store(now_ - 9'000 * kMs);
+  EXPECT_EQ(how_many(), 2);
   slot(above_).busy_ns.store(now_ - 11'000 * kMs);
   EXPECT_EQ(how_many(), 0);
 }
