@@ -33,6 +33,7 @@ std::size_t character_size(std::string_view text) {
 // The part of NVML that is needed. The CUDA toolkit installs its header with an optional package.
 using NvmlDevice = struct nvmlDevice_st*;
 constexpr int kNvmlSuccess = 0;
+constexpr int kNvmlNotFound = 6;
 constexpr int kNvmlInsufficientSize = 7;
 constexpr std::uint64_t kNvmlNotAvailable = ~std::uint64_t{0};
 
@@ -44,6 +45,17 @@ struct NvmlProcess {
   unsigned compute_instance;
 };
 static_assert(sizeof(NvmlProcess) == 24);
+
+/// nvmlProcessUtilizationSample_t: percent of the time between two samples.
+struct NvmlSample {
+  unsigned pid;
+  unsigned long long at_us;
+  unsigned multiprocessors;
+  unsigned memory;
+  unsigned encoder;
+  unsigned decoder;
+};
+static_assert(sizeof(NvmlSample) == 32);
 
 class Nvml {
  public:
@@ -79,6 +91,25 @@ class Nvml {
     } used;  // nvmlUtilization_t
     const int result = call<int(NvmlDevice, void*)>("nvmlDeviceGetUtilizationRates", device, &used);
     return result == kNvmlSuccess ? std::optional(used.gpu) : std::nullopt;
+  }
+
+  /// The samples after `since_us`; nothing if NVML does not say.
+  [[nodiscard]] std::optional<std::vector<NvmlSample>> samples(NvmlDevice device,
+                                                               unsigned long long since_us) const {
+    std::vector<NvmlSample> found(64);
+    for (int attempt = 0; attempt < 3; ++attempt) {  // there may be more at the next call
+      auto count = static_cast<unsigned>(found.size());
+      const int result = call<int(NvmlDevice, NvmlSample*, unsigned*, unsigned long long)>(
+          "nvmlDeviceGetProcessUtilization", device, found.data(), &count, since_us);
+      if (result == kNvmlNotFound) return std::vector<NvmlSample>{};
+      if (result == kNvmlSuccess) {
+        found.resize(std::min<std::size_t>(count, found.size()));
+        return found;
+      }
+      if (result != kNvmlInsufficientSize) break;
+      found.resize(std::size_t{count} + 64);
+    }
+    return std::nullopt;
   }
 
   /// What one of NVML's lists of processes has for the device.
@@ -182,6 +213,29 @@ std::optional<double> gpu_utilization(const std::string& uuid) {
   if (device == nullptr) return std::nullopt;
   const auto percent = nvml.utilization(device);
   return percent ? std::optional(std::min(*percent, 100U) / 100.0) : std::nullopt;
+}
+
+std::optional<std::map<pid_t, unsigned>> gpu_use(const std::string& uuid, std::uint64_t since_us) {
+  const Nvml nvml;
+  NvmlDevice device = nvml.device(uuid);
+  if (device == nullptr) return std::nullopt;
+  const auto samples = nvml.samples(device, since_us);
+  if (!samples) return std::nullopt;
+  struct Sum {
+    unsigned percent = 0;
+    unsigned count = 0;
+  };
+  std::map<pid_t, Sum> sums;
+  for (const NvmlSample& sample : *samples) {
+    // NVML has filled some places with numbers that are no percentages.
+    if (sample.pid == 0 || sample.at_us <= since_us || sample.multiprocessors > 100) continue;
+    Sum& sum = sums[static_cast<pid_t>(sample.pid)];
+    sum.percent += sample.multiprocessors;
+    ++sum.count;
+  }
+  std::map<pid_t, unsigned> use;
+  for (const auto& [pid, sum] : sums) use[pid] = (sum.percent + sum.count - 1) / sum.count;
+  return use;
 }
 
 bool in_initial_pid_namespace() {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -49,6 +50,12 @@ struct GpuProcess {
 /// The part of the last second or less in which the GPU with this UUID ran a kernel, 0 to 1, from
 /// NVML. Nothing if there is no NVML or no such GPU, or for a MIG instance.
 [[nodiscard]] std::optional<double> gpu_utilization(const std::string& uuid);
+
+/// How much of the GPU each process used since `since_us` (CLOCK_REALTIME), in percent, rounded up,
+/// from NVML. A process that is missing used nothing. Nothing if NVML cannot tell, as on a MIG
+/// instance.
+[[nodiscard]] std::optional<std::map<pid_t, unsigned>> gpu_use(const std::string& uuid,
+                                                               std::uint64_t since_us);
 
 /// Outside the initial pid namespace, as in a container, an older driver reports pids that mean
 /// nothing here.

@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <exception>
 #include <thread>
@@ -29,13 +28,11 @@ Lookout::~Lookout() {
   shared_->wake.notify_one();
 }
 
-void Lookout::show(shm::Board& board, const std::vector<shm::OutsideProcess>& found) noexcept {
-  std::array<std::uint32_t, shm::kMaxDevices> count{};
-  for (const shm::OutsideProcess& process : found) {
-    const auto device = static_cast<std::size_t>(process.device);
-    if (device < count.size()) ++count[device];
+void Lookout::show(shm::Board& board, const std::map<int, shm::OutsideWord>& found) noexcept {
+  for (std::size_t i = 0; i < shm::kMaxDevices; ++i) {
+    const auto known = found.find(static_cast<int>(i));
+    board.devices[i].outside.store(known == found.end() ? 0 : known->second.pack());
   }
-  for (std::size_t i = 0; i < count.size(); ++i) board.devices[i].outside.store(count[i]);
 }
 
 bool Lookout::matter(const shm::Board& board) noexcept {
@@ -69,13 +66,39 @@ std::map<int, double> busy_devices(const shm::Snapshot& snapshot) {
 
 }  // namespace
 
+/// A process outside whose use nobody can tell must not lower the protection of a critical client:
+/// it counts as idle for short slices, and as awake for long ones.
+std::map<int, shm::OutsideWord> Lookout::look_outside(Shared& shared,
+                                                      const shm::Snapshot& snapshot) {
+  const std::vector<shm::OutsideProcess> found = shm::find_outside(snapshot, shared.session);
+  const auto now_us =
+      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
+                                     std::chrono::system_clock::now().time_since_epoch())
+                                     .count());
+  std::map<int, OutsideUse::Measured> measured;
+  for (const shm::OutsideProcess& process : found) {
+    if (measured.contains(process.device)) continue;
+    OutsideUse::Measured& use = measured[process.device];
+    const shm::DeviceSnapshot& device = *std::find_if(
+        snapshot.devices.begin(), snapshot.devices.end(),
+        [&](const shm::DeviceSnapshot& each) { return each.index == process.device; });
+    if (!device.simulated) use = base::gpu_use(device.uuid, shared.measured_us);
+    if (!use && shared.not_measured.insert(process.device).second) {
+      spdlog::info("{}: nobody can tell whether programs outside Sluice use it; they count as idle",
+                   device.uuid);
+    }
+  }
+  shared.measured_us = now_us;
+  return shared.outside_use.look(found, measured, base::monotonic_ns());
+}
+
 void Lookout::look_once(Shared& shared, std::unique_lock<std::mutex>& lock) {
   constexpr std::uint64_t kAskDriver = 5;  // starting NVML costs milliseconds
   shm::Snapshot snapshot = shm::take_snapshot(*shared.board, base::monotonic_ns());
   const bool outside = matter(*shared.board);
-  std::vector<shm::OutsideProcess> found;
+  std::map<int, shm::OutsideWord> found;
   lock.unlock();
-  if (outside) found = shm::find_outside(snapshot, shared.session);
+  if (outside) found = look_outside(shared, snapshot);
   if (shared.looks++ % kAskDriver == 0) shared.busy = busy_devices(snapshot);
   lock.lock();
   if (shared.board == nullptr) return;

@@ -3,19 +3,21 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "controller/ledger.hpp"
+#include "controller/outside_use.hpp"
 #include "shm/board.hpp"
+#include "shm/outside_word.hpp"
 #include "shm/snapshot.hpp"
 
 namespace sluice::controller {
 
 /// What only NVML, /proc and a look every two seconds can tell, shown on the board:
-/// - How many processes use each device without a slot, while a client outranks another. Nobody
-///   knows whether they are busy, and next to a busy one a program with short slices would get
-///   little (docs/reference/slices.md).
+/// - How many processes use each device without a slot, while a client outranks another. Next to a
+///   busy one, a program with short slices would get little (docs/reference/slices.md).
 /// - What the session has gained (ledger.hpp).
 /// In a thread of its own, because NVML and /proc may block.
 class Lookout {
@@ -32,8 +34,8 @@ class Lookout {
   };
   [[nodiscard]] Use use() const;
 
-  /// Counts `found` by device.
-  static void show(shm::Board& board, const std::vector<shm::OutsideProcess>& found) noexcept;
+  /// `found`: by device; nobody is outside on the others.
+  static void show(shm::Board& board, const std::map<int, shm::OutsideWord>& found) noexcept;
   /// Whether slices depend on it now.
   [[nodiscard]] static bool matter(const shm::Board& board) noexcept;
 
@@ -45,9 +47,15 @@ class Lookout {
     shm::Board* board = nullptr;  ///< Null: over.
     std::string session;
     Ledger ledger;
-    std::uint64_t looks = 0;     ///< Only the thread uses it,
-    std::map<int, double> busy;  ///< and this: what the driver said last of each GPU.
+    // Only the thread uses these.
+    std::uint64_t looks = 0;
+    std::map<int, double> busy;  ///< What the driver said last of each GPU.
+    OutsideUse outside_use;
+    std::uint64_t measured_us = 0;  ///< Until when use was measured (CLOCK_REALTIME).
+    std::set<int> not_measured;     ///< The devices of which the log has said so.
   };
+  static std::map<int, shm::OutsideWord> look_outside(Shared& shared,
+                                                      const shm::Snapshot& snapshot);
   static void look_once(Shared& shared, std::unique_lock<std::mutex>& lock);
   static void look(const std::shared_ptr<Shared>& shared);
 

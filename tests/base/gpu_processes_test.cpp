@@ -72,6 +72,26 @@ TEST_F(GpuProcesses, KeepTheGpuBusyAsNvmlSays) {
   EXPECT_EQ(gpu_utilization(kUuid), 1.0);
 }
 
+// Prevents: a context without work that counts as use, and use that nobody can see that counts as
+// none.
+TEST_F(GpuProcesses, UseTheGpuAsNvmlSays) {
+  using Use = std::map<pid_t, unsigned>;
+  EXPECT_EQ(gpu_use(kUuid, 0), std::nullopt) << "a MIG instance";
+  nvml_->samples.emplace();
+  EXPECT_EQ(gpu_use(kUuid, 0), Use{}) << "NVML finds no sample";
+  nvml_->samples = {{4000001, 100, 90},
+                    {4000001, 300, 40},
+                    {4000001, 400, 41},
+                    {4000002, 300, 0},
+                    {4000003, 300, 3'000'000'000},
+                    {0, 300, 7}};
+  EXPECT_EQ(gpu_use(kUuid, 200), (Use{{4000001, 41}, {4000002, 0}}));
+  EXPECT_EQ(gpu_use(kUuid, 400), Use{});
+  EXPECT_EQ(gpu_use("GPU-ffffffff-4455-6677-8899-aabbccddeeff", 0), std::nullopt);
+  for (unsigned i = 0; i < 300; ++i) nvml_->samples->push_back({5000000 + i, 500, 1});
+  EXPECT_EQ(gpu_use(kUuid, 400)->size(), 300U);
+}
+
 // Prevents: a warning of MPS itself, which is listed with the memory of its clients.
 TEST_F(GpuProcesses, AreWithoutTheMpsServer) {
   test::ForkedChild server([] {

@@ -18,12 +18,12 @@ class OutsidePrograms : public sluice::test::BoardTest {
   std::uint32_t outside(std::size_t device) { return board_->devices[device].outside.load(); }
 };
 
-TEST_F(OutsidePrograms, AreCountedByDevice) {
-  Lookout::show(*board_, {{0, 41, {}, {}, false}, {2, 42, {}, {}, false}, {0, 0, {}, {}, false}});
-  EXPECT_EQ(outside(0), 2U);
+TEST_F(OutsidePrograms, AreShownByDevice) {
+  Lookout::show(*board_, {{0, {2, 1}}, {2, {0, 1}}, {99, {1, 1}}, {-1, {1, 1}}});
+  EXPECT_EQ(shm::OutsideWord::unpack(outside(0)), (shm::OutsideWord{2, 1}));
   EXPECT_EQ(outside(1), 0U);
-  EXPECT_EQ(outside(2), 1U);
-  Lookout::show(*board_, {{99, 41, {}, {}, false}, {-1, 42, {}, {}, false}});
+  EXPECT_EQ(shm::OutsideWord::unpack(outside(2)), (shm::OutsideWord{0, 1}));
+  Lookout::show(*board_, {});
   EXPECT_EQ(outside(0) + outside(2), 0U) << "they have ended";
 }
 

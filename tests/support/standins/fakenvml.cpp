@@ -1,6 +1,7 @@
 #include "tests/support/standins/fakenvml.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #define SLUICE_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -12,7 +13,8 @@ constexpr int kNotSupported = 3;
 constexpr int kNotFound = 6;
 constexpr int kInsufficientSize = 7;
 
-int list(const std::vector<FakeNvml::Process>& from, unsigned* count, FakeNvml::Process* to) {
+template <class Item>
+int list(const std::vector<Item>& from, unsigned* count, Item* to) {
   if (fake_nvml()->open == 0) return kUninitialized;
   const unsigned room = *count;
   *count = static_cast<unsigned>(from.size());
@@ -60,5 +62,15 @@ SLUICE_EXPORT int nvmlDeviceGetUtilizationRates(void* device, FakeNvml::Utilizat
   if (!known) return kNotSupported;
   *to = *known;
   return kSuccess;
+}
+
+SLUICE_EXPORT int nvmlDeviceGetProcessUtilization(void* device, FakeNvml::Sample* to,
+                                                  unsigned* count, unsigned long long since_us) {
+  const auto& known = static_cast<FakeNvml*>(device)->samples;
+  if (!known) return kNotSupported;
+  std::vector<FakeNvml::Sample> newer;
+  std::copy_if(known->begin(), known->end(), std::back_inserter(newer),
+               [since_us](const FakeNvml::Sample& sample) { return sample.at_us > since_us; });
+  return newer.empty() ? kNotFound : list(newer, count, to);
 }
 // NOLINTEND(readability-identifier-naming)
