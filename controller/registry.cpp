@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <bit>
+#include <optional>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -198,15 +199,6 @@ Reply Registry::not_admitted(const Peer& peer) const {
                                                admission_.user_name(peer.uid) + ": not gated");
 }
 
-int Registry::clients_of(uid_t uid) {
-  int count = 0;
-  for (int slot = 0; slot < shm::kSlots; ++slot) {
-    const bool taken = clients_.info(slot).state != SlotState::kFree;
-    count += taken && clients_.tenant(slot).uid == uid ? 1 : 0;
-  }
-  return count;
-}
-
 /// A program above its ceiling is gated like all others: without a slot it would harm them more.
 std::uint8_t Registry::granted_priority(const Peer& peer, const Terms& terms, std::uint32_t asked,
                                         std::string& notice) const {
@@ -223,25 +215,17 @@ Reply Registry::attach(Connection& from, const Request& request) {
   const Terms terms = admission_.terms(from.peer);
   if (!terms.admitted) return not_admitted(from.peer);
   take_back_unanswered(from.peer);
-  const int slot = std::countr_one(clients_.view.used().load());
-  if (slot >= shm::kSlots) {
-    return refusal(ReplyStatus::kSessionFull, "all " + std::to_string(shm::kSlots) +
-                                                  " slots are taken; end a client, or use "
-                                                  "another session");
-  }
-  if (clients_of(from.peer.uid) >= terms.max_clients) {
-    return refusal(ReplyStatus::kSessionFull, "user " + admission_.user_name(from.peer.uid) +
-                                                  " has " + std::to_string(terms.max_clients) +
-                                                  " clients, the most that the site policy allows");
-  }
-  std::string full;
-  const std::optional<std::uint8_t> device = device_index(from.peer.uid, request, full);
+  std::string notice;
+  const std::uint8_t priority = granted_priority(from.peer, terms, request.priority, notice);
+  std::string full = room_.fault_of_slot(from.peer.uid, priority, terms);
+  if (!full.empty()) return refusal(ReplyStatus::kSessionFull, full);
+  const std::optional<std::uint8_t> device =
+      room_.device_index(from.peer.uid, terms, request, full);
   if (!device) return refusal(ReplyStatus::kSessionFull, full);
+  const int slot = std::countr_one(clients_.view.used().load());
   // Before reserve(): if the controller is killed here, the slot is still free.
   fill_slot(slot, from, request);
   clients_.slot(slot).reader.store(terms.reader() ? 1 : 0);
-  std::string notice;
-  const std::uint8_t priority = granted_priority(from.peer, terms, request.priority, notice);
   clients_.tenant(slot) = Tenant{from.peer.process, 0, 0, 0, false, from.peer.uid};
   begin_memory_limit(clients_.slot(slot), terms, request.memory, notice);
   begin_settings(clients_.slot(slot), request, terms, notice);
@@ -385,54 +369,6 @@ Reply Registry::given(Connection& to, int slot, const std::string& notice) {
   reply.generation = clients_.info(slot).generation;
   reply.board_id = clients_.board.board_id.load();
   return reply;
-}
-
-Registry::DeviceUse Registry::use_of_device(std::uint8_t device, uid_t uid) {
-  DeviceUse use = DeviceUse::kNone;
-  for (int slot = 0; slot < shm::kSlots; ++slot) {
-    const SlotInfo info = clients_.info(slot);
-    if (info.state == SlotState::kFree || info.device != device) continue;
-    if (clients_.tenant(slot).uid != uid) return DeviceUse::kShared;
-    use = DeviceUse::kOwn;
-  }
-  return use;
-}
-
-/// A client names its device itself, so a user could invent more devices than there is room for.
-int Registry::devices_of(uid_t uid) {
-  int count = 0;
-  for (std::uint8_t index = 0; index < shm::kMaxDevices; ++index) {
-    const bool used = clients_.board.devices[index].used.load() != 0;
-    count += used && use_of_device(index, uid) == DeviceUse::kOwn ? 1 : 0;
-  }
-  return count;
-}
-
-std::optional<std::uint8_t> Registry::device_index(uid_t uid, const Request& request,
-                                                   std::string& full) {
-  auto& devices = clients_.board.devices;
-  for (std::uint8_t index = 0; index < shm::kMaxDevices; ++index) {
-    if (devices[index].used.load() != 0 && devices[index].uuid == request.device_uuid) return index;
-  }
-  const int most = admission_.most_devices_of_a_user(uid);
-  if (devices_of(uid) >= most) {
-    full = "user " + admission_.user_name(uid) + " has " + std::to_string(most) +
-           " devices, the most for a user";
-    return std::nullopt;
-  }
-  for (std::uint8_t index = 0; index < shm::kMaxDevices; ++index) {
-    shm::Device& device = devices[index];
-    if (device.used.load() != 0 && use_of_device(index, uid) != DeviceUse::kNone) continue;
-    device.used.store(0);
-    device.uuid = request.device_uuid;
-    store_text(device.name.data(), device.name.size(),
-               printable(text_of(request.device_name), device.name.size() - 1));
-    device.used.store(1);
-    return index;
-  }
-  full = "all " + std::to_string(shm::kMaxDevices) +
-         " devices of a session are taken; use another session for more";
-  return std::nullopt;
 }
 
 /// Of a slot that the sender has attached over this connection; else it is ignored.

@@ -1,5 +1,4 @@
 #pragma once
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -7,6 +6,7 @@
 #include "controller/command_reader.hpp"
 #include "controller/leases.hpp"
 #include "controller/recent_lines.hpp"
+#include "controller/room.hpp"
 #include "controller/server.hpp"
 
 namespace sluice::controller {
@@ -21,7 +21,8 @@ class Registry : public RequestHandler {
         clients_(clients),
         leases_(leases),
         commands_(commands),
-        admission_(admission) {}
+        admission_(admission),
+        room_(clients, admission) {}
 
   shm::Reply answer(Connection& from, const shm::Request& request) override;
   void report(const Connection& from, const shm::Report& report) override;
@@ -40,20 +41,12 @@ class Registry : public RequestHandler {
   /// The priority that the peer gets, and in `notice` why it is not the one that it asked for.
   std::uint8_t granted_priority(const Peer& peer, const Terms& terms, std::uint32_t asked,
                                 std::string& notice) const;
-  [[nodiscard]] int clients_of(uid_t uid);
   shm::Reply given(Connection& to, int slot, const std::string& notice);
   void take_back_unanswered(const Peer& peer);
   void take_back_others(const Peer& peer, int kept);
   template <class Visit>
   void for_each_adopted(const ClientProcess& process, Visit visit);
   void fill_slot(int slot, const Connection& from, const shm::Request& request);
-  /// The device's place on the board. Nothing if there is none, and in `full` why.
-  std::optional<std::uint8_t> device_index(uid_t uid, const shm::Request& request,
-                                           std::string& full);
-  /// By clients of nobody, of this user only, or of another user too.
-  enum class DeviceUse : std::uint8_t { kNone, kOwn, kShared };
-  DeviceUse use_of_device(std::uint8_t device, uid_t uid);
-  int devices_of(uid_t uid);
   void log_once(const Connection& from, const shm::Request& request, const char* what,
                 const shm::Reply& reply);
 
@@ -62,6 +55,7 @@ class Registry : public RequestHandler {
   Leases& leases_;
   CommandReader& commands_;
   Admission& admission_;
+  Room room_;
   RecentLines logged_;  ///< Refusals, by pid.
 };
 

@@ -119,12 +119,12 @@ TEST_F(Attach, The64thClientIsRefusedAndAFreedSlotGivenOutAgain) {
   std::uint64_t slots = 0;
   for (int i = 0; i < shm::kSlots; ++i) {
     connections.push_back(connect_to(session_));
-    const shm::Reply reply = ask_controller(connections.back().get(), good_request());
+    const shm::Reply reply = ask_controller(connections.back().get(), good_request(1));
     ASSERT_EQ(reply.status, ReplyStatus::kOk) << i;
     slots |= shm::bit(reply.slot);
   }
   EXPECT_EQ(slots, ~shm::bit(63));
-  const FakeClient late(session_, 0);
+  const FakeClient late(session_, 1);
   EXPECT_FALSE(late.attached());
   EXPECT_EQ(late.greeting(),
             "refused 1 all 63 slots are taken; end a client, or use another session");
@@ -133,9 +133,28 @@ TEST_F(Attach, The64thClientIsRefusedAndAFreedSlotGivenOutAgain) {
   connections[17] = base::Fd();
   ASSERT_TRUE(eventually([&] { return look.state(17) == SlotState::kFree; }));
   const base::Fd again = connect_to(session_);
-  const shm::Reply reply = ask_controller(again.get(), good_request());
+  const shm::Reply reply = ask_controller(again.get(), good_request(1));
   EXPECT_EQ(reply.slot, 17);
   EXPECT_GT(reply.generation, generation);
+}
+
+// Prevents: best-effort programs take all slots, and the critical one that comes last runs without
+// protection.
+TEST_F(Attach, BestEffortLeavesSlotsForWhoeverMayHoldIt) {
+  const Look look(session_);
+  std::vector<base::Fd> connections;
+  const auto attach = [&](int priority) {
+    connections.push_back(connect_to(session_));
+    return ask_controller(connections.back().get(), good_request(priority));
+  };
+  for (int i = 0; i < shm::kSlots - 16; ++i) ASSERT_EQ(attach(0).status, ReplyStatus::kOk) << i;
+  const shm::Reply refused = attach(0);
+  EXPECT_EQ(refused.status, ReplyStatus::kSessionFull);
+  EXPECT_STREQ(
+      refused.text.data(),
+      "no slot is left for priority 0: the last 16 are kept for higher ones; end a client");
+  for (int i = 0; i < 16; ++i) ASSERT_EQ(attach(1 + i).status, ReplyStatus::kOk) << i;
+  EXPECT_EQ(attach(255).status, ReplyStatus::kSessionFull);
 }
 
 // Prevents: the 33rd device shares the gates of another device.

@@ -221,7 +221,7 @@ TEST_F(ControllerFaults, SessionIsFull) {
   std::vector<base::Fd> seats;
   for (int i = 0; i < shm::kSlots; ++i) {
     seats.push_back(connect_to(session_));
-    const auto request = good_request();
+    const auto request = good_request(1);
     ASSERT_EQ(ask_controller(seats.back().get(), request).status, shm::ReplyStatus::kOk);
   }
   Program& program = start_unattached({0, "device:4"});

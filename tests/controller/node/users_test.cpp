@@ -6,9 +6,13 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/child.hpp"
+#include "base/node_service.hpp"
 #include "shm/gates.hpp"
+#include "shm/messages.hpp"
 #include "tests/controller/node/node_service.hpp"
 #include "tests/support/look.hpp"
+#include "tests/support/requests.hpp"
 
 namespace sluice::test {
 namespace {
@@ -95,6 +99,62 @@ TEST_F(UsersTest, AUserGetsNoMoreSlotsThanThePolicyAllows) {
   EXPECT_TRUE(client_of(kAnna, 0)->attached()) << "another user has his own share";
   hog.back()->process().signal(SIGKILL);
   EXPECT_TRUE(eventually([] { return client_of(kBert, 0)->attached(); }));
+}
+
+/// How many of `asked` clients of `uid` get a slot. They run until `running` ends. The first one is
+/// on this device, and each of the others on the next one if they `spread`.
+int taken_by(uid_t uid, int priority, int asked, std::vector<base::Fd>& running, int device = 1,
+             bool spread = false) {
+  base::Pipe ready;
+  base::Pipe until;
+  const pid_t child = fork();
+  if (child == 0) {
+    until.write = base::Fd();
+    if (setgid(uid) != 0 || setuid(uid) != 0) _exit(1);
+    char granted = 0;
+    for (int i = 0; i < asked; ++i) {
+      shm::Reply reply;
+      const int fd = shm::connect_controller(base::node_socket().c_str());
+      if (fd < 0 ||
+          shm::ask(fd, good_request(priority, spread ? device + i : device), reply, 10'000) != 0)
+        _exit(2);
+      granted = static_cast<char>(granted + (reply.status == shm::ReplyStatus::kOk ? 1 : 0));
+    }
+    if (write(ready.write.get(), &granted, 1) != 1) _exit(3);
+    _exit(static_cast<int>(read(until.read.get(), &granted, 1)));
+  }
+  char granted = 0;
+  EXPECT_EQ(read(ready.read.get(), &granted, 1), 1);
+  running.push_back(std::move(until.write));
+  return granted;
+}
+
+// Prevents: eight ordinary users with eight programs each take all slots, and root's critical
+// program runs without protection. The same of users who may hold others a little.
+TEST_F(UsersTest, ManyUsersLeaveSlotsForThoseWhoMayHoldThem) {
+  start(R"({"rules": [{"user": 12345, "max_priority": 10, "max_clients": 63}]})");
+  std::vector<base::Fd> running;
+  int taken = 0;
+  for (uid_t user = 0; user < 8; ++user) taken += taken_by(20'000 + user, 0, 8, running);
+  EXPECT_EQ(taken, shm::kSlots - 16);
+  EXPECT_EQ(taken_by(kAnna, 0, 1, running), 0);
+  EXPECT_EQ(taken_by(kAnna, 10, 20, running), 16 - 4);
+  const FakeClient root("node", 100);
+  EXPECT_TRUE(root.attached()) << root.greeting();
+  EXPECT_EQ(priority_of(Look("node"), root), 100);
+}
+
+// Prevents: users who invent devices leave no place for the one of a critical program.
+TEST_F(UsersTest, ManyUsersLeaveDevicesForThoseWhoMayHoldThem) {
+  start(R"({"rules": [{"user": 12345, "max_priority": 10, "max_clients": 63}]})");
+  std::vector<base::Fd> running;
+  int taken = 0;
+  for (int user = 0; user < 4; ++user) {
+    taken += taken_by(20'000U + static_cast<uid_t>(user), 0, 8, running, 1 + 8 * user, true);
+  }
+  EXPECT_EQ(taken, shm::kMaxDevices - 8);
+  EXPECT_EQ(taken_by(kBert, 0, 1, running, 5), 1) << "a device that is on the board";
+  EXPECT_EQ(taken_by(kAnna, 10, 20, running, 100, true), 8);
 }
 
 // Prevents: root's own programs are limited by a policy that does not name root.
