@@ -8,6 +8,7 @@
 
 #include "controller/process.hpp"
 #include "shm/board.hpp"
+#include "shm/slice.hpp"
 #include "shm/weight.hpp"
 
 namespace sluice::controller {
@@ -29,6 +30,9 @@ struct Terms {
   int max_clients = shm::kSlots;
   std::uint64_t max_memory = shm::kNoLimit;  ///< Of each client, in bytes.
   std::uint32_t max_weight = shm::kMostWeight;
+  /// The longest time slice, in us. Others pay for a longer one than the driver's, so nobody has it
+  /// without a word of the site, not even root.
+  std::uint32_t max_slice = shm::kDriversSliceUs;
 
   /// Whether the user gets the board for reading only: who may hold nobody need not write to it.
   [[nodiscard]] bool reader() const noexcept { return max_priority == 0; }

@@ -322,7 +322,7 @@ std::string Registry::fault_of_change(const Peer& peer, const Request& request) 
   if (!keeps && request.priority != 0 && clients_.is_reader(request.slot)) {
     return "the program was started by a user who may ask for 0 only: it cannot hold others";
   }
-  if (std::string fault = fault_of_weight(request, terms); !fault.empty()) return fault;
+  if (std::string fault = fault_of_own_terms(request, terms); !fault.empty()) return fault;
   if (request.memory == shm::kKeepMemory) return {};
   return fault_of_memory_limit(clients_.slot(request.slot), peer, terms, request.memory);
 }

@@ -62,17 +62,30 @@ void begin_settings(shm::Slot& slot, const Request& request, const Terms& terms,
                     std::string& notice) {
   slot.requested_policy.store(request.policy);
   slot.requested_target.store(request.target);
-  slot.requested_slice.store(request.slice);
+  const std::uint32_t slice = shm::allowed_slice(request.slice, terms.max_slice);
+  slot.requested_slice.store(slice);
+  slot.slice_ceiling.store(terms.max_slice);
   slot.requested_weight.store(std::min(request.weight, terms.max_weight));
-  if (request.weight <= terms.max_weight || !notice.empty()) return;
-  notice = "weight " + shm::weight_text(request.weight) +
-           " is above the site policy's limit; runs with " + shm::weight_text(terms.max_weight);
+  if (request.weight > terms.max_weight && notice.empty()) {
+    notice = "weight " + shm::weight_text(request.weight) +
+             " is above the site policy's limit; runs with " + shm::weight_text(terms.max_weight);
+  }
+  if (slice != request.slice && notice.empty()) {
+    notice = "slice " + shm::slice_text(request.slice) + ": others would wait for it; runs with " +
+             shm::slice_text(slice) + " (max_slice in the site policy)";
+  }
 }
 
-std::string fault_of_weight(const Request& request, const Terms& terms) {
-  if (request.weight == shm::kKeepWeight || request.weight <= terms.max_weight) return {};
-  return "weight " + shm::weight_text(request.weight) + ": the site policy allows at most " +
-         shm::weight_text(terms.max_weight);
+std::string fault_of_own_terms(const Request& request, const Terms& terms) {
+  if (request.weight != shm::kKeepWeight && request.weight > terms.max_weight) {
+    return "weight " + shm::weight_text(request.weight) + ": the site policy allows at most " +
+           shm::weight_text(terms.max_weight);
+  }
+  const bool longer = request.slice != shm::kKeepSlice &&
+                      shm::allowed_slice(request.slice, terms.max_slice) != request.slice;
+  if (!longer) return {};
+  return "slice " + shm::slice_text(request.slice) + ": others would wait for it; at most " +
+         shm::slice_text(terms.max_slice) + " (max_slice in the site policy)";
 }
 
 std::string change_settings(shm::Slot& slot, const Request& request) {
@@ -83,6 +96,9 @@ std::string change_settings(shm::Slot& slot, const Request& request) {
   change(
       slot.requested_target, request.target, shm::kKeepTarget, "target",
       [](std::uint64_t packed) { return shm::to_string(shm::Target::unpack(packed)); }, changes);
+  // Whoever changes it may allow more than the client's own user has.
+  const bool is_time = request.slice != shm::kKeepSlice && request.slice != shm::kSliceOff;
+  if (is_time) slot.slice_ceiling.store(std::max(slot.slice_ceiling.load(), request.slice));
   change(slot.requested_slice, request.slice, shm::kKeepSlice, "slice", shm::slice_text, changes);
   change(slot.requested_weight, request.weight, shm::kKeepWeight, "weight", shm::weight_text,
          changes);

@@ -18,8 +18,8 @@ namespace sluice::controller {
 void begin_settings(shm::Slot& slot, const shm::Request& request, const Terms& terms,
                     std::string& notice);
 
-/// Why these terms do not allow the weight of a change; empty if they do.
-[[nodiscard]] std::string fault_of_weight(const shm::Request& request, const Terms& terms);
+/// Why these terms do not allow the weight or the time slice of a change; empty if they do.
+[[nodiscard]] std::string fault_of_own_terms(const shm::Request& request, const Terms& terms);
 
 /// The same for a request that may keep what is. Returns the changes for the log: ", NAME OLD ->
 /// NEW" each.

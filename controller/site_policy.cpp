@@ -14,6 +14,7 @@
 #include "base/json_node.hpp"
 #include "base/user_name.hpp"
 #include "shm/memory_limit.hpp"
+#include "shm/slice.hpp"
 
 namespace sluice::controller {
 namespace {
@@ -60,6 +61,13 @@ Terms terms_in(const JsonNode& node, const Terms& other) {
   if (const auto most = node.find("max_weight")) {
     terms.max_weight = static_cast<std::uint32_t>(most->as_integer(1, shm::kMostWeight));
   }
+  if (const auto most = node.find("max_slice")) {
+    const auto slice = shm::parse_slice(most->as_text());
+    if (!slice || *slice < shm::kDriversSliceUs || *slice == shm::kSliceOff) {
+      most->refuse("a time from 2ms, the driver's slice, to 100ms");
+    }
+    terms.max_slice = *slice;
+  }
   return terms;
 }
 
@@ -81,7 +89,7 @@ void refuse_file_of_others(const std::string& file) {
 
 SitePolicy::Rule SitePolicy::rule_in(const JsonNode& node, const Terms& other, std::string& fault) {
   node.expect_object({"user", "group", "cgroup", "admit", "max_priority", "max_clients",
-                      "max_memory", "max_weight"});
+                      "max_memory", "max_weight", "max_slice"});
   Rule rule;
   const auto user = node.find("user");
   const auto group = node.find("group");
@@ -102,7 +110,8 @@ SitePolicy SitePolicy::load(const std::string& file, std::vector<std::string>* s
   root.expect_object({"default", "rules"});
   SitePolicy policy;
   if (const auto node = root.find("default")) {
-    node->expect_object({"admit", "max_priority", "max_clients", "max_memory", "max_weight"});
+    node->expect_object(
+        {"admit", "max_priority", "max_clients", "max_memory", "max_weight", "max_slice"});
     policy.default_ = terms_in(*node, policy.default_);
   }
   const auto rules = root.find("rules");
@@ -147,6 +156,7 @@ Terms SitePolicy::terms(const Peer& peer) const {
   // Any of the rules may be the one of this process.
   terms.max_priority = 0;
   terms.max_weight = 1;
+  terms.max_slice = shm::kDriversSliceUs;
   for (const Rule& rule : rules_) {
     if (names_cgroup(rule)) terms.max_memory = std::min(terms.max_memory, rule.terms.max_memory);
   }

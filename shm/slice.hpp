@@ -27,10 +27,12 @@ inline constexpr std::string_view kSliceForms = "auto, off, or a time from 20us 
          (slice >= kLeastSliceUs && slice <= kMostSliceUs);
 }
 
-/// What a client that asks for `slice` gets where the longest allowed one is `most_us`.
+/// What a client that asks for `slice` gets where the longest allowed one is `most_us`: kSliceAuto
+/// where none that is longer than the driver's is allowed.
 [[nodiscard]] constexpr std::uint32_t allowed_slice(std::uint32_t slice,
                                                     std::uint32_t most_us) noexcept {
-  return slice == kSliceOff ? slice : std::min(slice, std::max(most_us, kDriversSliceUs));
+  if (slice == kSliceOff || slice <= kDriversSliceUs) return slice;
+  return most_us <= kDriversSliceUs ? kSliceAuto : std::min(slice, most_us);
 }
 
 /// What is wrong with a slice as a user wrote it, and what is allowed; empty if nothing is wrong.

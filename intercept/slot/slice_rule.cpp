@@ -74,9 +74,8 @@ std::optional<SliceState> obstacle_on(const shm::Board& board, std::uint8_t devi
 }
 
 /// A longer slice than the driver's only as far as the site allows it.
-std::uint32_t bounded_us(const shm::Slot& own, std::uint32_t us) noexcept {
-  const std::uint32_t most_us = shm::allowed_slice(us, own.slice_ceiling.load());
-  return us > shm::kDriversSliceUs && most_us <= shm::kDriversSliceUs ? 0 : most_us;
+std::uint32_t allowed_us(const shm::Slot& own, std::uint32_t us) noexcept {
+  return shm::allowed_slice(us, own.slice_ceiling.load());
 }
 
 bool heeds_gate(const shm::Slot& slot) noexcept {
@@ -168,7 +167,7 @@ SliceRule::Others SliceRule::look(const shm::Board& board, int slot,
 SliceRule::Slice SliceRule::wanted(const shm::Board& board, int slot,
                                    std::uint64_t now_ns) noexcept {
   const shm::Slot& own = board.slots[static_cast<std::size_t>(slot)];
-  const std::uint32_t requested = own.requested_slice.load();
+  const std::uint32_t requested = allowed_us(own, own.requested_slice.load());
   if (requested == shm::kSliceOff) return {0, SliceState::kOff};
   const std::uint8_t priority = shm::SlotInfo::unpack(own.info.load()).priority;
   Others others = look(board, slot, now_ns);
@@ -183,11 +182,8 @@ SliceRule::Slice SliceRule::below_others(const shm::Board& board, int slot, cons
                                          std::uint64_t now_ns) noexcept {
   const shm::Slot& own = board.slots[static_cast<std::size_t>(slot)];
   const shm::SlotInfo own_info = shm::SlotInfo::unpack(own.info.load());
-  const std::uint32_t requested = own.requested_slice.load();
-  if (requested != shm::kSliceAuto) {
-    const std::uint32_t us = bounded_us(own, requested);
-    return {us, us != 0 ? SliceState::kShort : SliceState::kDriver};
-  }
+  const std::uint32_t requested = allowed_us(own, own.requested_slice.load());
+  if (requested != shm::kSliceAuto) return {requested, SliceState::kShort};
   // Policy none asks to be left alone; comparisons use it for a program without Sluice.
   if (shm::Policy::unpack(own.policy.load()).kind == shm::PolicyKind::kNone) {
     return {0, SliceState::kOff};
@@ -221,7 +217,7 @@ SliceRule::Slice SliceRule::above_others(const shm::Board& board, int slot,
   std::uint32_t us = alone_above && holds_at_once ? fitting_us(own, time_scale_) : 0;
   if (us != 0 && obstacle) return {0, *obstacle};
   // Those whose gates it closes pay nothing.
-  if (others.pays) us = bounded_us(own, us);
+  if (others.pays) us = allowed_us(own, us);
   return {us, us != 0 ? SliceState::kLong : SliceState::kDriver};
 }
 

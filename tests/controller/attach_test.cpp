@@ -12,6 +12,7 @@
 #include "shm/gates.hpp"
 #include "shm/policy.hpp"
 #include "shm/session.hpp"
+#include "shm/slice.hpp"
 #include "shm/target.hpp"
 #include "tests/support/controller.hpp"
 #include "tests/support/fake_client.hpp"
@@ -155,6 +156,27 @@ TEST_F(Attach, BestEffortLeavesSlotsForWhoeverMayHoldIt) {
       "no slot is left for priority 0: the last 16 are kept for higher ones; end a client");
   for (int i = 0; i < 16; ++i) ASSERT_EQ(attach(1 + i).status, ReplyStatus::kOk) << i;
   EXPECT_EQ(attach(255).status, ReplyStatus::kSessionFull);
+}
+
+// Prevents: best effort makes a critical job wait for 100 ms, because it says so.
+TEST_F(Attach, ALongSliceIsLoweredToAuto) {
+  const Look look(session_);
+  const base::Fd connection = connect_to(session_);
+  shm::Request request = good_request();
+  request.slice = 100'000;
+  const shm::Reply reply = ask_controller(connection.get(), request);
+  ASSERT_EQ(reply.status, ReplyStatus::kOk);
+  EXPECT_STREQ(
+      reply.text.data(),
+      "slice 100ms: others would wait for it; runs with auto (max_slice in the site policy)");
+  EXPECT_EQ(look.slot(reply.slot).requested_slice.load(), shm::kSliceAuto);
+  for (const std::uint32_t slice : {0U, 2'000U, 0xffff'ffffU}) {
+    request.slice = slice;
+    const base::Fd other = connect_to(session_);
+    const shm::Reply answer = ask_controller(other.get(), request);
+    EXPECT_STREQ(answer.text.data(), "");
+    EXPECT_EQ(look.slot(answer.slot).requested_slice.load(), slice);
+  }
 }
 
 // Prevents: the 33rd device shares the gates of another device.

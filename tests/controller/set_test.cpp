@@ -111,6 +111,13 @@ TEST_F(Set, ATimeSliceIsAskedForOnTheBoard) {
   EXPECT_EQ(slot.requested_slice.load(), 250U) << "not asked to change";
   EXPECT_TRUE(eventually([&] { return log().find(", slice auto -> 250us") != std::string::npos; }))
       << log();
+  request.slice = 2'001;
+  const shm::Reply refused = ask(request);
+  EXPECT_EQ(refused.status, ReplyStatus::kNotAllowed);
+  EXPECT_STREQ(
+      refused.text.data(),
+      "slice 2001us: others would wait for it; at most 2ms (max_slice in the site policy)");
+  EXPECT_EQ(slot.requested_slice.load(), 250U);
 }
 
 TEST_F(Set, AWeightIsAskedForOnTheBoard) {

@@ -218,9 +218,23 @@ TEST_F(TimeSliceRule, TheUserDecides) {
   EXPECT_EQ(after(2000), (Slice{250, SliceState::kShort}));
   slot(kTraining).requested_slice.store(shm::kSliceOff);
   EXPECT_EQ(after(20), (Slice{0, SliceState::kOff}));
+  slot(kTraining).requested_slice.store(shm::kDriversSliceUs);
+  EXPECT_EQ(after(2000), (Slice{shm::kDriversSliceUs, SliceState::kShort}));
   slot(kTraining).requested_slice.store(250);
   board_->slots[kServer].info.store(0);
   EXPECT_EQ(after(2000), (Slice{0, SliceState::kDriver})) << "nobody waits";
+}
+
+// Prevents: best effort asks for 100 ms, and a critical job waits for it.
+TEST_F(TimeSliceRule, ALongSliceIsAskedForInVainUnlessTheSiteAllowsIt) {
+  add_server(900);
+  slot(kTraining).requested_slice.store(100'000);
+  EXPECT_EQ(after(2000), kShort);
+  slot(kTraining).slice_ceiling.store(30'000);
+  EXPECT_EQ(after(2000), (Slice{30'000, SliceState::kShort}));
+  slot(kTraining).slice_ceiling.store(0);
+  EXPECT_EQ(after(20).us, 0U) << "at once";
+  EXPECT_EQ(after(2000), kShort);
 }
 
 // Prevents: a comparison with policy none for "without Sluice" in which slices are short.

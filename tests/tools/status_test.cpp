@@ -147,6 +147,9 @@ TEST_F(Status, SaysWhichTimeSliceIsSetAndWhyNot) {
   expect_says(text(), "time slice of the driver: programs outside Sluice use the GPU");
   state_is(shm::SliceState::kRefused);
   expect_says(text(), "time slice of the driver: the system refuses to set it");
+  client.slice_us.store(100);
+  expect_says(text(), "time slice 100us: the system refuses to set another");
+  client.slice_us.store(0);
   client.requested_slice.store(shm::kSliceOff);
   state_is(shm::SliceState::kOff);
   expect_says(text(), "asked for time slice off, has the driver's (off)");

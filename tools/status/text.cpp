@@ -234,7 +234,9 @@ std::string policy_note(const shm::ClientSnapshot& client) {
 
 std::string slice_note(const shm::ClientSnapshot& client) {
   if (client.slice_us != 0) {
-    return fmt::format("time slice {}", shm::slice_text(client.slice_us));
+    const bool refused = client.slice_state == shm::SliceState::kRefused;
+    return fmt::format("time slice {}{}", shm::slice_text(client.slice_us),
+                       refused ? ": the system refuses to set another" : "");
   }
   if (client.slice == "auto") {
     const std::string why = why_no_slice(client.slice_state);

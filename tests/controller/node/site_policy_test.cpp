@@ -131,6 +131,33 @@ TEST_F(SitePolicyTest, AWeightIsForThoseToWhomTheSiteGivesOne) {
             std::string::npos);
 }
 
+// Prevents: anybody, also root, makes all others wait for a long slice without a word of the site.
+TEST_F(SitePolicyTest, ALongSliceIsForThoseToWhomTheSiteGivesOne) {
+  const SitePolicy policy = load(R"({
+    "default": {"max_slice": "5ms"},
+    "rules": [{"user": 100, "max_slice": "100ms"}, {"user": 101, "max_priority": 3}]})");
+  EXPECT_EQ(policy.terms(peer(100)).max_slice, 100'000U);
+  EXPECT_EQ(policy.terms(peer(101)).max_slice, 5'000U) << "the default's";
+  EXPECT_EQ(policy.terms(peer(0)).max_slice, 2'000U);
+  EXPECT_EQ(SitePolicy().terms(peer(4711)).max_slice, 2'000U);
+  EXPECT_EQ(load(R"({"rules": [{"user": 0, "max_slice": "2ms"}, {"cgroup": "/a"}]})")
+                .terms({0, {}, nullptr})
+                .max_slice,
+            2'000U);
+  EXPECT_EQ(load(R"({"rules": [{"user": 7, "max_slice": "9ms"}, {"cgroup": "/a"}]})")
+                .terms({7, {}, nullptr})
+                .max_slice,
+            2'000U)
+      << "a process whose cgroup is unknown";
+  for (const char* wrong : {"\"1ms\"", "\"off\"", "\"auto\"", "\"101ms\"", "\"5\""}) {
+    EXPECT_NE(
+        fault_of(R"({"default": {"max_slice": )" + std::string(wrong) + "}}")
+            .find("/default/max_slice: found " + std::string(wrong) + ", allowed: a time from 2ms"),
+        std::string::npos)
+        << wrong;
+  }
+}
+
 // Prevents: a process whose cgroup is unknown gets more memory than the rule for it allows.
 TEST_F(SitePolicyTest, TheLeastMemoryOfCgroupsHoldsForAnUnknownCgroup) {
   const Peer unknown{4711, {}, nullptr};
