@@ -79,6 +79,9 @@ LowerClients lower_clients(const ClientSlot& client, std::uint64_t now) noexcept
   bool any = false;
   for_each_below(client, [&](const shm::Slot& below) {
     if (shm::Policy::unpack(below.policy.load()).kind != shm::PolicyKind::kDevice) return;
+    any = true;
+    // What was learned next to others holds next to a context that never uses the GPU, too.
+    if (below.busy_ns.load(std::memory_order_relaxed) == 0) return;
     // FNV-1a over the name, so that a program that comes again is known.
     constexpr std::uint64_t kPrime = 0x100000001b3;
     std::uint64_t name = (below.uid.load() + 1) * kPrime;
@@ -87,7 +90,6 @@ LowerClients lower_clients(const ClientSlot& client, std::uint64_t now) noexcept
       name = (name ^ static_cast<unsigned char>(letter)) * kPrime;
     }
     sum += name;
-    any = true;
     lower.busy = lower.busy || is_busy(below, now);
   });
   if (any) lower.id = sum | 1;

@@ -19,8 +19,9 @@ namespace sluice::intercept {
 
 /// The clients that closed gates would stop on the GPU: those under a device policy.
 struct LowerClients {
-  std::uint64_t id = 0;  ///< Names the set; 0: there is none.
-  bool busy = false;     ///< One of them launched or waited for its work lately.
+  /// Names the set, without those that have never used the GPU; 0: there is none at all.
+  std::uint64_t id = 0;
+  bool busy = false;  ///< One of them uses the GPU (is_busy()).
 };
 [[nodiscard]] LowerClients lower_clients(const ClientSlot& client, std::uint64_t now_ns) noexcept;
 

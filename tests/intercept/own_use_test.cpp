@@ -83,6 +83,18 @@ TEST_F(Use, OfATenthIsKnownInSeconds) {
   EXPECT_EQ(ticks_until(false, 60, kTickNs / 10), 3000);
 }
 
+// Prevents: the slices of all change with each kernel of a client that uses just enough.
+TEST_F(Use, DoesNotComeAndGoWithEachKernel) {
+  ticks_until(true, 10, kTickNs);
+  int changes = 0;
+  for (int i = 0; i < 50 * 60; ++i) {
+    const bool before = uses_;
+    if (i % 30 == 0) launch(17 * kMs);  // nearly 3 % of 600 ms
+    changes += tick() != before ? 1 : 0;
+  }
+  EXPECT_EQ(changes, 1);
+}
+
 TEST_F(Use, EndsSoonAfterTheWork) {
   ticks_until(true, 10, kTickNs);
   for (int i = 0; i < 500; ++i) {
@@ -109,6 +121,11 @@ TEST_F(Use, IsAlsoThatOfWorkOfUnknownDuration) {
   EXPECT_EQ(ticks_until(false, 5), 250);
   // A stream may wait for the program, and would count indefinitely.
   EXPECT_LE(ticks_until(false, 60), 50 * 10);
+}
+
+TEST_F(Use, OfUnknownDurationEndsWithTheJob) {
+  ++seen_.launches;
+  EXPECT_EQ(ticks_until(true, 8), 400);
 }
 
 TEST_F(Use, IsUnknownForATickOnly) {
