@@ -75,21 +75,24 @@ std::map<int, shm::OutsideWord> Lookout::look_outside(Shared& shared,
       static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
                                      std::chrono::system_clock::now().time_since_epoch())
                                      .count());
-  std::map<int, OutsideUse::Measured> measured;
-  for (const shm::OutsideProcess& process : found) {
-    if (measured.contains(process.device)) continue;
-    OutsideUse::Measured& use = measured[process.device];
-    const shm::DeviceSnapshot& device = *std::find_if(
-        snapshot.devices.begin(), snapshot.devices.end(),
-        [&](const shm::DeviceSnapshot& each) { return each.index == process.device; });
-    if (!device.simulated) use = base::gpu_use(device.uuid, shared.measured_us);
-    if (!use && shared.not_measured.insert(process.device).second) {
+  std::map<int, OutsideUse::Device> devices;
+  for (const shm::DeviceSnapshot& device : snapshot.devices) {
+    const bool matters = std::any_of(
+        found.begin(), found.end(),
+        [&](const shm::OutsideProcess& process) { return process.device == device.index; });
+    if (!matters) continue;
+    OutsideUse::Device& use = devices[device.index];
+    if (!device.simulated) use.percent = base::gpu_use(device.uuid, shared.measured_us);
+    use.clients = static_cast<int>(std::count_if(
+        snapshot.clients.begin(), snapshot.clients.end(),
+        [&](const shm::ClientSnapshot& client) { return client.device == device.index; }));
+    if (!use.percent && shared.not_measured.insert(device.index).second) {
       spdlog::info("{}: nobody can tell whether programs outside Sluice use it; they count as idle",
                    device.uuid);
     }
   }
   shared.measured_us = now_us;
-  return shared.outside_use.look(found, measured, base::monotonic_ns());
+  return shared.outside_use.look(found, devices, base::monotonic_ns());
 }
 
 void Lookout::look_once(Shared& shared, std::unique_lock<std::mutex>& lock) {

@@ -20,22 +20,29 @@ class OutsideUse {
   /// A process that used a little counts as awake for so long.
   static constexpr std::uint64_t kAwakeNs = 30'000'000'000;
 
-  /// Percent of a device by pid since the last look. Nothing: nobody can tell.
-  using Measured = std::optional<std::map<pid_t, unsigned>>;
+  struct Device {
+    /// Of the device's time since the last look, by pid. Nothing: nobody can tell.
+    std::optional<std::map<pid_t, unsigned>> percent;
+    int clients = 0;  ///< How many processes with a slot may be among them.
+  };
 
-  /// `found`: all processes without a slot. `measured`: by device. Call it every second or two.
-  /// Returns what is known of each device that has such a process.
+  /// `found`: all processes without a slot. Of those whose pids have no meaning here, so many are
+  /// busy as there are more busy processes than clients. Call it every second or two. Returns what
+  /// is known of each device that has a process without a slot.
   std::map<int, shm::OutsideWord> look(const std::vector<shm::OutsideProcess>& found,
-                                       const std::map<int, Measured>& measured,
-                                       std::uint64_t now_ns);
+                                       const std::map<int, Device>& devices, std::uint64_t now_ns);
 
  private:
+  using Key = std::pair<int, pid_t>;  ///< Device and pid.
   struct Process {
     base::GpuUse use;
     std::uint64_t seen_ns = 0;
     std::uint64_t awake_ns = 0;  ///< When it last used anything; 0: never.
   };
-  std::map<std::pair<int, std::uint32_t>, Process> processes_;  ///< By device and pid.
+  void measure(Key key, unsigned percent, std::uint64_t now_ns);
+  [[nodiscard]] int busy_on(int device) const;
+
+  std::map<Key, Process> processes_;
 };
 
 }  // namespace sluice::controller

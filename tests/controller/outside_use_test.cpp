@@ -15,13 +15,13 @@ class OutsideUseTest : public testing::Test {
  protected:
   /// What is known of device 2 after so many looks, with this part of the GPU used in each.
   shm::OutsideWord after(int looks, std::optional<unsigned> percent) {
-    OutsideUse::Measured measured;
-    if (percent) measured.emplace();
-    if (percent.value_or(0) != 0) measured->emplace(kPid, *percent);
+    OutsideUse::Device device;
+    if (percent) device.percent.emplace();
+    if (percent.value_or(0) != 0) device.percent->emplace(kPid, *percent);
     shm::OutsideWord word;
     for (int i = 0; i < looks; ++i) {
       now_ns_ += 2 * kSecond;
-      word = use_.look(found_, {{2, measured}}, now_ns_)[2];
+      word = use_.look(found_, {{2, device}}, now_ns_)[2];
     }
     return word;
   }
@@ -49,8 +49,26 @@ TEST_F(OutsideUseTest, ALittleUseIsAwakeAndNotBusy) {
 
 TEST_F(OutsideUseTest, WhatNobodyCanTellIsAwakeAndNotBusy) {
   EXPECT_EQ(after(100, std::nullopt), (shm::OutsideWord{0, 1})) << "a MIG instance";
-  found_.front().pid = 0;
-  EXPECT_EQ(after(100, 100), (shm::OutsideWord{0, 1})) << "a pid of another namespace";
+}
+
+// Prevents: in a container whose pids NVML does not know, a client of Sluice taken for a program
+// outside; or a busy program outside never seen.
+TEST_F(OutsideUseTest, WherePidsMeanNothingTheBusyAreCounted) {
+  found_ = {{0, 0, {}, {}, false}, {0, 0, {}, {}, false}};
+  const auto word = [&](int busy, int clients) {
+    OutsideUse::Device device{.percent{{{7, 0}}}, .clients = clients};
+    for (int i = 0; i < busy; ++i) device.percent->emplace(100 + i, 50);
+    shm::OutsideWord seen;
+    for (int i = 0; i < 3; ++i) {
+      now_ns_ += 2 * kSecond;
+      seen = use_.look(found_, {{0, device}}, now_ns_)[0];
+    }
+    return seen;
+  };
+  EXPECT_EQ(word(2, 2), (shm::OutsideWord{0, 2}));
+  EXPECT_EQ(word(3, 2), (shm::OutsideWord{1, 1}));
+  EXPECT_EQ(word(9, 2), (shm::OutsideWord{2, 0}));
+  EXPECT_EQ(word(1, 2), (shm::OutsideWord{0, 2}));
 }
 
 // Prevents: the use of a process that has ended, counted for the next one with its pid.
@@ -65,9 +83,10 @@ TEST_F(OutsideUseTest, EndsWithTheProcess) {
 
 TEST_F(OutsideUseTest, IsCountedByDevice) {
   found_ = {{0, 1, {}, {}, false}, {0, 2, {}, {}, false}, {1, 1, {}, {}, false}};
-  const std::map<int, OutsideUse::Measured> measured{{0, {{{1, 50}, {2, 60}}}}, {1, {{{2, 90}}}}};
-  static_cast<void>(use_.look(found_, measured, kSecond));
-  EXPECT_EQ(use_.look(found_, measured, 3 * kSecond), (Words{{0, {2, 0}}, {1, {}}}));
+  const std::map<int, OutsideUse::Device> devices{{0, {.percent{{{1, 50}, {2, 60}}}}},
+                                                  {1, {.percent{{{2, 90}}}}}};
+  static_cast<void>(use_.look(found_, devices, kSecond));
+  EXPECT_EQ(use_.look(found_, devices, 3 * kSecond), (Words{{0, {2, 0}}, {1, {}}}));
 }
 
 }  // namespace
