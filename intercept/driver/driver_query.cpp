@@ -78,6 +78,13 @@ DriverQuery::DriverQuery(CUcontext context, CUstream stream) noexcept {
   free->taken.store(false);
 }
 
+bool DriverQuery::is_under_way(CUcontext context, CUstream stream) noexcept {
+  const auto& notes = g_process.query_notes;
+  return std::any_of(notes.begin(), notes.end(), [=](const QueryNote& note) {
+    return note.asking.load() && note.context.load() == context && note.stream.load() == stream;
+  });
+}
+
 DriverQuery::~DriverQuery() {
   if (note_ == nullptr) return;
   note_->asking.store(false);

@@ -38,6 +38,8 @@ class DriverQuery {
   /// The object is false, and the driver must not be queried, while a thread of the program holds a
   /// QueryBan about this stream or context, or while two other queries are under way.
   DriverQuery(CUcontext context, CUstream stream) noexcept;
+  /// Whether another thread's query of the stream is under way.
+  [[nodiscard]] static bool is_under_way(CUcontext context, CUstream stream) noexcept;
   /// For a call that is about no stream: only a thread that ends the context waits for it.
   explicit DriverQuery(CUcontext context) noexcept : DriverQuery(context, kNoStream) {}
   ~DriverQuery();

@@ -97,6 +97,14 @@ class ThreadMarks {
   [[nodiscard]] bool any() const noexcept {
     return std::any_of(marks_.begin(), marks_.end(), is_inside);
   }
+  /// Whether a thread is inside that was not yet seen in the same call for `long_ns`.
+  [[nodiscard]] bool any_for_less_than(std::uint64_t long_ns, std::uint64_t now_ns) const noexcept {
+    return std::any_of(marks_.begin(), marks_.end(), [=](const Mark& mark) {
+      const std::uint64_t seen_ns = mark.seen_ns.load();
+      const bool same = seen_ns != 0 && mark.seen_calls.load() == mark.calls.load();
+      return is_inside(mark) && (!same || now_ns < seen_ns + long_ns);
+    });
+  }
   /// Since when a thread has been in the same call, as far as the looks before show; 0: no thread
   /// is in one. For one thread, which looks again and again.
   [[nodiscard]] std::uint64_t inside_since(std::uint64_t now_ns) noexcept {
@@ -104,9 +112,13 @@ class ThreadMarks {
     for (Mark& mark : marks_) {
       if (!is_inside(mark)) continue;
       const std::uint32_t calls = mark.calls.load(std::memory_order_relaxed);
-      if (mark.seen_ns == 0 || std::exchange(mark.seen_calls, calls) != calls)
-        mark.seen_ns = now_ns;
-      if (oldest_ns == 0 || mark.seen_ns < oldest_ns) oldest_ns = mark.seen_ns;
+      const bool same = mark.seen_ns.load() != 0 && mark.seen_calls.load() == calls;
+      if (!same) {
+        mark.seen_ns.store(now_ns);
+        mark.seen_calls.store(calls);
+      }
+      const std::uint64_t since_ns = mark.seen_ns.load();
+      if (oldest_ns == 0 || since_ns < oldest_ns) oldest_ns = since_ns;
     }
     return oldest_ns;
   }
@@ -121,9 +133,9 @@ class ThreadMarks {
   struct Mark {
     std::atomic<pid_t> thread{0};
     std::atomic<std::uint32_t> calls{0};
-    // Of the thread that looks.
-    std::uint32_t seen_calls = 0;
-    std::uint64_t seen_ns = 0;
+    // Written by the thread that looks.
+    std::atomic<std::uint32_t> seen_calls{0};
+    std::atomic<std::uint64_t> seen_ns{0};
   };
   [[nodiscard]] static bool is_inside(const Mark& mark) noexcept {
     const pid_t thread = mark.thread.load();

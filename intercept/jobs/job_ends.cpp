@@ -1,5 +1,6 @@
 // How the end of a transparent job is found: by synchronising calls that return, and by queries.
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -21,8 +22,9 @@ bool Jobs::nothing_since(std::uint64_t before) const noexcept {
   return client_.launches() == before;
 }
 
-template <class PutAway>
-void Jobs::Synchronising::finish(CUresult result, PutAway put_away) noexcept {
+/// `covers`: whether the call has waited for the work of a stream.
+template <class PutAway, class Covers>
+void Jobs::Synchronising::finish(CUresult result, PutAway put_away, Covers covers) noexcept {
   jobs_.syncing_.leave();
   jobs_.client_.slot().syncs.fetch_add(1, std::memory_order_relaxed);
   if (result != CUDA_SUCCESS) return;
@@ -32,6 +34,9 @@ void Jobs::Synchronising::finish(CUresult result, PutAway put_away) noexcept {
     jobs_.count_wait(wait_, now);
     jobs_.steps_.waited(wait_.given);
   }
+  jobs_.stalled_.for_each([&](Stream& stalled) {
+    if (covers(stalled)) jobs_.count_again(stalled);
+  });
   if (jobs_.transparent_ && jobs_.nothing_since(before_)) {
     put_away();
     jobs_.end_if_done(true, before_);
@@ -60,7 +65,10 @@ void Jobs::look_back() {
     ended_.for_each([&](Stream& stream) { asked.emplace_back(stream); });
   }
   const RelaxedCapture relaxed;
-  std::erase_if(asked, [this](const Asked& each) { return is_done(each).value_or(true); });
+  std::erase_if(asked, [this](const Asked& each) {
+    const Answer answer = ask(each);
+    return answer == Answer::kDone || answer == Answer::kCaptures;
+  });
   const std::lock_guard lock(mutex_);
   if (asked.empty() || transparent_ || client_.launches() != launches_at_end_) return;
   for (const Asked& each : asked) {
@@ -71,17 +79,20 @@ void Jobs::look_back() {
 }
 
 void Jobs::Synchronising::returned(CUresult result, Stream* stream) noexcept {
-  finish(result, [&] {
+  const auto put_away = [&] {
     if (stream != nullptr && jobs_.busy_.has(*stream)) jobs_.ended_.add(*stream);
-  });
+  };
+  finish(result, put_away, [stream](const Stream& each) { return &each == stream; });
 }
 
 void Jobs::Synchronising::returned(CUresult result, CUcontext context) noexcept {
-  finish(result, [&] {
+  const auto covers = [context](const Stream& each) { return each.context == context; };
+  const auto put_away = [&] {
     jobs_.busy_.for_each([&](Stream& busy) {
-      if (busy.context == context) jobs_.ended_.add(busy);
+      if (covers(busy)) jobs_.ended_.add(busy);
     });
-  });
+  };
+  finish(result, put_away, covers);
 }
 
 /// Whether the stream has not been forgotten since it was copied. A driver may crash in a context
@@ -96,56 +107,84 @@ bool Jobs::knows(const Asked& asked) const noexcept {
 /// a thread's default stream is (measured on one H100, driver 580), and a query of it makes nobody
 /// wait.
 ///
-/// Nothing if the stream captures. A capture that begins meanwhile waits for the query, unless it
-/// has no hook.
-std::optional<bool> Jobs::is_done(const Asked& asked) noexcept {
+/// A capture that begins meanwhile waits for the query, unless it has no hook. A stream of which
+/// another thread of ours asks already, for long, is not done: the driver would block this one too.
+Jobs::Answer Jobs::ask(const Asked& asked) noexcept {
   const CUstream named = asked.handle == CU_STREAM_PER_THREAD ? CU_STREAM_LEGACY : asked.handle;
+  if (DriverQuery::is_under_way(asked.context, named)) return Answer::kNotDone;
   const DriverQuery query(asked.context, named);
   // From here on whoever ends the stream or its context waits for the query. Both may have ended
   // before.
   {
     const std::lock_guard lock(mutex_);
-    if (!query || !knows(asked)) return false;
+    if (!query || !knows(asked)) return Answer::kNone;
   }
-  if (driver().cuCtxPushCurrent_v2(asked.context) != CUDA_SUCCESS) return true;
+  if (driver().cuCtxPushCurrent_v2(asked.context) != CUDA_SUCCESS) return Answer::kDone;
   const bool captures = query_breaks_capture(named);
   const CUresult state = captures ? CUDA_SUCCESS : driver().cuStreamQuery(named);
   CUcontext popped = nullptr;
   driver().cuCtxPopCurrent_v2(&popped);
-  if (captures) return std::nullopt;
-  return state != CUDA_ERROR_NOT_READY;
+  if (captures) return Answer::kCaptures;
+  return state == CUDA_ERROR_NOT_READY ? Answer::kNotDone : Answer::kDone;
+}
+
+/// Whether poll() may query streams now. Work behind our own closed gate is not done, and a query
+/// of it may block in the driver. The caller holds the lock.
+bool Jobs::may_ask(bool hinted) noexcept {
+  constexpr std::uint64_t kLongWaitNs = 100'000'000;
+  constexpr std::uint64_t kNextToWaitNs = 10'000'000;
+  if (client_.gate_closed()) return false;
+  const std::uint64_t now = base::monotonic_ns();
+  if (syncing_.any()) {
+    if (syncing_.any_for_less_than(kLongWaitNs, now)) return false;
+    if (!hinted && now - asked_ns_ < kNextToWaitNs) return false;
+  }
+  asked_ns_ = now;
+  return true;
 }
 
 /// Queries with no lock held, so the answers may be out of date when it takes the lock again. Work
-/// that was given meanwhile shows in the count, or in Stream::touched. One stream whose work is not
-/// done keeps the job open, so those behind it are not asked.
+/// that was given meanwhile shows in the count, or in Stream::touched. One stream that makes
+/// progress, and whose work is not done, keeps the job open, so those behind it are not asked.
 void Jobs::poll(bool hinted) {
   if (!ends_matter()) return;
   look_back();
+  look_at_stalled();
   std::uint64_t version = 0;
+  std::uint64_t launches = 0;
   std::vector<Asked> asked;
   {
     const std::lock_guard lock(mutex_);
+    note_progress_time();
     if (!transparent_) return;
-    const bool launched = client_.launches() != launches_at_last_poll_;
-    const bool launching = !hinted && launched;
+    launches = client_.launches();
+    const bool launched = launches != std::exchange(launches_at_last_poll_, launches);
     if (launched) steps_.launched(base::monotonic_ns());
-    launches_at_last_poll_ = client_.launches();
-    // Work behind our own closed gate is not done, and a query of it may block in the driver.
-    if (launching || syncing_.any() || client_.gate_closed()) return;
+    if ((launched && !hinted) || !may_ask(hinted)) return;
     busy_.for_each([&](Stream& stream) { asked.emplace_back(stream); });
     version = g_process.version.fetch_add(1) + 1;
   }
   const RelaxedCapture relaxed;
-  const auto open = std::find_if(asked.begin(), asked.end(), [this](const Asked& each) {
-    return !is_done(each).value_or(false);
+  std::vector<Asked> not_done;
+  const auto open = std::find_if(asked.begin(), asked.end(), [&](const Asked& each) {
+    const Answer answer = ask(each);
+    if (answer != Answer::kNotDone) return answer != Answer::kDone;
+    not_done.push_back(each);
+    const std::lock_guard lock(mutex_);
+    return !is_stalled(*each.stream);
   });
   const std::lock_guard lock(mutex_);
-  if (!transparent_ || !nothing_since(launches_at_last_poll_)) return;
+  if (!transparent_ || !nothing_since(launches)) return;
+  const auto unchanged = [&](const Asked& each) {
+    return busy_.has(*each.stream) && each.stream->touched < version;
+  };
+  for (const Asked& each : not_done) {
+    if (unchanged(each) && is_stalled(*each.stream)) put_aside(*each.stream);
+  }
   std::for_each(asked.begin(), open, [&](const Asked& done) {
-    if (busy_.has(*done.stream) && done.stream->touched < version) ended_.add(*done.stream);
+    if (unchanged(done)) ended_.add(*done.stream);
   });
-  if (!steps_.in_flight(base::monotonic_ns())) end_if_done(false, launches_at_last_poll_);
+  if (!steps_.in_flight(base::monotonic_ns())) end_if_done(false, launches);
 }
 
 }  // namespace sluice::intercept

@@ -357,7 +357,9 @@ bool Jobs::waits_matter() const noexcept { return hold_others() || client_.may_b
 
 /// True also after jobs became explicit, because a transparent job that began before has no other
 /// end.
-bool Jobs::need_polling() const noexcept { return ends_matter() && transparent_.load(); }
+bool Jobs::need_polling() const noexcept {
+  return ends_matter() && (transparent_.load() || any_stalled_.load());
+}
 
 bool Jobs::ends_matter() const noexcept { return hold_others() || client_.takes_turns(); }
 
@@ -373,8 +375,11 @@ void Jobs::touch(Stream& stream, std::uint64_t kind) noexcept {
   const std::lock_guard lock(mutex_);
   if (!stream.lives.load()) return;
   stream.touched = g_process.version.load();
+  const std::uint64_t now = ends_matter() ? base::monotonic_ns() : 0;
+  stream.given_ns = now;
+  if (stalled_.has(stream) && stays_stalled(stream)) return;
   open_transparent(kind);
-  if (hold_others()) steps_.given(kind, base::monotonic_ns());
+  if (hold_others()) steps_.given(kind, now);
   if (!busy_.has(stream)) busy_.add(stream);
 }
 

@@ -25,6 +25,9 @@ namespace sluice::intercept {
 /// an event or a copy to the host, make poll() look at once. Jobs at priority 0 hold nobody. They
 /// are polled only while the client takes turns; else only a synchronising call ends them.
 ///
+/// A stream that makes no progress for max_hold keeps no job open until it makes progress again: it
+/// may wait for the program itself.
+///
 /// A job that does not end has steps, and its gates open in them for a window now and then
 /// (steps.hpp).
 ///
@@ -82,8 +85,8 @@ class Jobs {
     void returned(CUresult result, CUcontext context) noexcept;
 
    private:
-    template <class PutAway>
-    void finish(CUresult result, PutAway put_away) noexcept;
+    template <class PutAway, class Covers>
+    void finish(CUresult result, PutAway put_away, Covers covers) noexcept;
     Jobs& jobs_;
     std::uint64_t before_;
     Wait wait_;
@@ -146,6 +149,7 @@ class Jobs {
  private:
   void end_if_done(bool by_wait, std::uint64_t launches) noexcept;
   void look_back();
+  [[nodiscard]] bool may_ask(bool hinted) noexcept;
   /// A copy of a busy stream's data, for queries without a lock.
   struct Asked {
     explicit Asked(Stream& of) noexcept : stream(&of), context(of.context), handle(of.key.handle) {}
@@ -153,7 +157,20 @@ class Jobs {
     CUcontext context;
     CUstream handle;
   };
-  [[nodiscard]] std::optional<bool> is_done(const Asked& asked) noexcept;
+  enum class Answer : std::uint8_t {
+    kDone,
+    kNotDone,
+    kCaptures,  ///< The stream captures, so nothing was asked.
+    kNone,      ///< The driver must not be asked now.
+  };
+  [[nodiscard]] Answer ask(const Asked& asked) noexcept;
+  // stalled_streams.cpp
+  void look_at_stalled();
+  void note_progress_time() noexcept;
+  [[nodiscard]] bool is_stalled(const Stream& stream) const noexcept;
+  void put_aside(Stream& stream) noexcept;
+  void count_again(Stream& stream) noexcept;
+  [[nodiscard]] bool stays_stalled(Stream& stream) noexcept;
   [[nodiscard]] bool knows(const Asked& asked) const noexcept;
   [[nodiscard]] bool hold_others() const noexcept;
   [[nodiscard]] bool ends_matter() const noexcept;
@@ -221,11 +238,20 @@ class Jobs {
   StreamList busy_;  ///< Streams that were given work since the transparent job began.
   std::uint64_t launches_at_last_poll_ = 0;
   static constexpr int kLooks = 8;
+  /// Streams with work that have made no progress for max_hold. They keep no job open until they
+  /// make some.
+  StreamList stalled_;
+  std::atomic<bool> any_stalled_{false};
+  bool said_stalled_ = false;
+  std::uint64_t polled_ns_ = 0;
+  std::uint64_t asked_ns_ = 0;          ///< When poll() last queried streams.
+  std::uint64_t progress_from_ns_ = 0;  ///< No stream could make progress until then.
   StreamList ended_;    ///< Streams that were busy in this transparent job, or in the last one.
   int looks_left_ = 0;  ///< Times that look_back() still queries them.
   std::uint64_t launches_at_end_ = 0;
   /// Threads inside a synchronising call. The return of the call will end the job, so there is no
-  /// need to poll, and queries would only compete with the call inside the driver.
+  /// need to poll, and queries would only compete with the call inside the driver. A call that
+  /// takes long may wait for a stalled stream.
   ThreadMarks syncing_;
 };
 

@@ -55,6 +55,7 @@ bool Sampler::begin_drawn(LaunchDuration& duration, CUstream stream, EventPool& 
     pair.duration = &duration;
     pair.epoch = code_epoch();
     pair.started = false;
+    given_ns_[made % kPairs].store(pair.host_ns);
   } else {
     inside_.store(0);
   }
@@ -108,9 +109,11 @@ LaunchDuration* Sampler::collect_one(const Quiet& quiet, EventPool& pool) noexce
     if (driver().cuEventQuery(pair.before) == CUDA_ERROR_NOT_READY) return nullptr;
     pair.started = true;
     pair.quiet = quiet.before;
+    reached_ns_.store(base::monotonic_ns());
   }
   const CUresult state = driver().cuEventQuery(pair.after);
   if (state == CUDA_ERROR_NOT_READY) return nullptr;
+  reached_ns_.store(base::monotonic_ns());
   if (state == CUDA_SUCCESS) take_in(pair, quiet);
   give_back(pair, pool);
   LaunchDuration* const duration = pair.duration;
@@ -142,9 +145,16 @@ void Sampler::take_in(const Pair& pair, const Quiet& quiet) noexcept {
   }
 }
 
+std::uint64_t Sampler::progress_ns(std::uint64_t given_ns) const noexcept {
+  const std::uint32_t taken = taken_.load();
+  const bool waits = taken != made_.load(std::memory_order_acquire);
+  return std::max(reached_ns_.load(), waits ? given_ns_[taken % kPairs].load() : given_ns);
+}
+
 void Sampler::restart() noexcept {
   const std::lock_guard lock(ending_);
   pairs_.fill({});
+  reached_ns_.store(0);
   made_.store(0);
   taken_.store(0);
   inside_.store(0);

@@ -53,6 +53,10 @@ class Sampler {
     }
   }
   [[nodiscard]] bool under_way() const noexcept { return taken_.load() != made_.load(); }
+  /// Until when the stream has made progress, as far as its samples show: when the GPU was last
+  /// seen to reach one, or when the oldest launch was made that the GPU has not reached. If no
+  /// sample is under way, a launch at `given_ns` counts as progress.
+  [[nodiscard]] std::uint64_t progress_ns(std::uint64_t given_ns) const noexcept;
 
   /// Call when the stream ends. The pool is null if the stream ended with its context, and so did
   /// the events.
@@ -108,6 +112,8 @@ class Sampler {
   static void take_in(const Pair& pair, const Quiet& quiet) noexcept;
 
   std::array<Pair, kPairs> pairs_;
+  std::array<std::atomic<std::uint64_t>, kPairs> given_ns_{};  ///< When the launches were made.
+  std::atomic<std::uint64_t> reached_ns_{0};
   std::atomic<std::uint32_t> made_{0};   ///< Written by the launching threads.
   std::atomic<std::uint32_t> taken_{0};  ///< Written by the polling thread.
   std::atomic<std::uint32_t> random_{0};

@@ -73,7 +73,8 @@ struct Stream {
 
   // Guarded by the mutex of the client's jobs, down to `after`.
   std::uint64_t touched = 0;   ///< The process's version (process.hpp) at the last touch.
-  StreamList* list = nullptr;  ///< Busy, or ended in the last job; null: neither.
+  std::uint64_t given_ns = 0;  ///< When it was last seen to be given work.
+  StreamList* list = nullptr;  ///< Busy, stalled, or ended in the last job; null: none of them.
   Stream* before = nullptr;
   Stream* after = nullptr;
   /// Cleared by whoever ends the stream. A launch that outlasts its stream makes nothing busy.

@@ -1,0 +1,88 @@
+// Streams that make no progress keep no job open: a stream may wait for the program itself.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "intercept/driver/driver_query.hpp"
+#include "intercept/driver/log.hpp"
+#include "intercept/driver/process.hpp"
+#include "intercept/jobs/jobs.hpp"
+
+namespace sluice::intercept {
+
+/// While this client is held, no stream of it makes progress. What happened while this process was
+/// stopped is not known. The caller holds the lock.
+void Jobs::note_progress_time() noexcept {
+  constexpr std::uint64_t kStoppedNs = 500'000'000;
+  const std::uint64_t now = base::monotonic_ns();
+  const bool stopped = now - std::exchange(polled_ns_, now) > kStoppedNs;
+  if (stopped || client_.gate_closed()) progress_from_ns_ = now;
+}
+
+/// Whether the stream has had work for max_hold and has made no progress. The caller holds the
+/// lock.
+bool Jobs::is_stalled(const Stream& stream) const noexcept {
+  const std::uint64_t limit = client_.seat().board.max_hold_ns.load();
+  const std::uint64_t now = base::monotonic_ns();
+  const std::uint64_t from =
+      std::max(stream.sampler.progress_ns(stream.given_ns), progress_from_ns_);
+  return limit != 0 && now > from && now - from >= limit;
+}
+
+void Jobs::put_aside(Stream& stream) noexcept {
+  stalled_.add(stream);
+  any_stalled_.store(true);
+  // The end of the job is not the end of its work.
+  if (trials_.runs()) close_without_trial();
+  law_.skip();
+  if (std::exchange(said_stalled_, true)) return;
+  Line(Level::kWarn) << "a stream of this process has made no progress for "
+                     << client_.seat().board.max_hold_ns.load() / 1'000'000
+                     << " ms: it holds nobody until it makes progress";
+}
+
+/// The stream makes progress again, so its work is a job.
+void Jobs::count_again(Stream& stream) noexcept {
+  StreamList::remove(stream);
+  if (g_process.explicit_jobs.load()) return;
+  open_transparent();
+  busy_.add(stream);
+}
+
+/// Whether a stalled stream that is given more work is still one.
+bool Jobs::stays_stalled(Stream& stream) noexcept {
+  if (is_stalled(stream)) return true;
+  StreamList::remove(stream);
+  return false;
+}
+
+/// A stream whose work is done, and that was given none meanwhile, is forgotten.
+void Jobs::look_at_stalled() {
+  if (!any_stalled_.load()) return;
+  std::uint64_t version = 0;
+  std::uint64_t launches = 0;
+  std::vector<Asked> asked;
+  {
+    const std::lock_guard lock(mutex_);
+    any_stalled_.store(!stalled_.empty());
+    if (stalled_.empty() || client_.gate_closed()) return;
+    launches = client_.launches();
+    stalled_.for_each([&](Stream& stream) { asked.emplace_back(stream); });
+    version = g_process.version.fetch_add(1) + 1;
+  }
+  const RelaxedCapture relaxed;
+  for (const Asked& each : asked) {
+    const Answer answer = ask(each);
+    const std::lock_guard lock(mutex_);
+    Stream& stream = *each.stream;
+    if (!stalled_.has(stream) || !knows(each)) continue;
+    if (answer == Answer::kDone && stream.touched < version && nothing_since(launches)) {
+      StreamList::remove(stream);
+    } else if (answer == Answer::kDone || !is_stalled(stream)) {
+      count_again(stream);
+    }
+  }
+}
+
+}  // namespace sluice::intercept
