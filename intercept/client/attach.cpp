@@ -165,9 +165,15 @@ bool Interposer::may_be_gated() noexcept {
     });
     return false;
   }
-  if (watcher_.start() && poller_.wake()) return true;
+  Poller* const poller = next_poller();
+  if (watcher_.start() && (poller == nullptr || poller->worker.wake())) return true;
   refuse("this process cannot start another thread");
   return false;
+}
+
+Poller* Interposer::next_poller() noexcept {
+  const auto index = static_cast<std::size_t>(clients_.count());
+  return index < pollers_.size() ? &pollers_[index] : nullptr;
 }
 
 Client* Interposer::attach_alone(CUdevice device) noexcept {
@@ -184,7 +190,8 @@ Client* Interposer::attach_alone(CUdevice device) noexcept {
 }
 
 Client* Interposer::attach_now(CUdevice device) {
-  if (clients_.count() == Clients::kMost) {
+  Poller* const poller = next_poller();
+  if (poller == nullptr) {
     refuse("more devices than this process may use");
     refused_ = true;
     return nullptr;
@@ -200,8 +207,8 @@ Client* Interposer::attach_now(CUdevice device) {
   const bool made = view != nullptr && if_memory_lasts([&] {
                       client = std::make_unique<Client>(
                           *seat, device, config_.policy, view,
-                          Client::Shared{streams_, poller_, announcer_, keeper_, config_.predict,
-                                         config_.gpu_time, config_.by_law});
+                          Client::Shared{streams_, poller->worker, announcer_, keeper_,
+                                         config_.predict, config_.gpu_time, config_.by_law});
                     });
   if (!made) {
     close(connection);  // which gives the seat back
@@ -213,6 +220,8 @@ Client* Interposer::attach_now(CUdevice device) {
   Client* const attached = client.get();
   held_memory_.show_in(*attached);
   jobs_.add(std::move(client));
+  poller->client.store(attached);
+  poller->worker.wake();
   // Another thread may have set a target that the request did not contain.
   if (!seat->reader()) attached->slot().requested_target.store(target_.load());
   attached->jobs().take_target();

@@ -13,7 +13,8 @@ void Client::warn_of_vain_limit(std::uint64_t bytes) const noexcept {
                      << (bytes >> 20U) << " MiB has no effect there";
 }
 
-Worker::Sleep Clients::poll() {
+/// While a gate is closed, the driver may block whoever makes an event, until the gate opens.
+Worker::Sleep Client::poll() {
   constexpr std::uint64_t kPeriodNs = 1'000'000;
   // After a look that the program asked for in vain. It may ask again and again.
   constexpr std::uint64_t kHintedPeriodNs = 200'000;
@@ -26,26 +27,27 @@ Worker::Sleep Clients::poll() {
   // are over before it has looked.
   constexpr std::uint64_t kStayAwakeNs = 100'000'000;
   constexpr std::uint64_t kIdleNs = 1'000'000'000;
+  if (g_process.leaving.load()) return {kIdleNs, true};
   const bool hinted = hinted_.exchange(false);
-  bool active = false;
-  bool begun = false;
-  bool learning = false;
-  for_each([&](Client& client) {
-    if (g_process.leaving.load()) return;
-    client.jobs().poll(hinted);
-    if (client.pacer().collect_samples()) {
-      last_sampled_ns_ = base::monotonic_ns();
-      learning = learning || client.must_pace();
-    }
-    active = client.jobs().need_polling() || active;
-    begun = client.jobs().has_begun() || begun;
-  });
+  jobs_.poll(hinted);
+  const bool sampled = pacer_.collect_samples();
+  const bool learning = sampled && must_pace();
+  if (sampled) last_sampled_ns_.store(base::monotonic_ns());
+  if (!gate_closed()) event_pools_.fill();
+  const bool active = jobs_.need_polling();
+  const bool begun = jobs_.has_begun();
   const std::uint64_t now = base::monotonic_ns();
-  if (active || begun) last_active_ns_ = now;
+  if (active || begun) last_active_ns_.store(now);
   if (active && hinted) return {kHintedPeriodNs, false};
   if (learning) return {kSamplingPeriodNs, false, true};
-  if (now - last_active_ns_ < kStayAwakeNs) return {kPeriodNs, false, true};
-  if (now - last_sampled_ns_ < kStayAwakeNs) return {kCountingPeriodNs, false};
+  if (now - last_active_ns_.load() < kStayAwakeNs) return {kPeriodNs, false, true};
+  if (now - last_sampled_ns_.load() < kStayAwakeNs) return {kCountingPeriodNs, false};
+  return {kIdleNs, true};
+}
+
+Worker::Sleep Client::step_switch() noexcept {
+  constexpr std::uint64_t kIdleNs = 1'000'000'000;
+  if (!g_process.leaving.load() && switch_wanted_.exchange(false)) early_switch_();
   return {kIdleNs, true};
 }
 

@@ -34,6 +34,9 @@ class Client : public ClientSlot {
   /// `view`: see GateMemory.
   Client(const Seat& seat, CUdevice device, shm::Policy policy, void* view, const Shared& shared)
       : ClientSlot(seat, device, policy),
+        poller_(shared.poller),
+        keeper_(shared.keeper),
+        event_pools_(shared.poller),
         memory_(*this, view),
         jobs_(*this, shared.poller, shared.announcer, shared.predict, shared.by_law),
         pacer_(*this, memory_, shared.streams, shared.poller, shared.gpu_time),
@@ -41,10 +44,34 @@ class Client : public ClientSlot {
         slices_(*this, shared.keeper),
         turns_(*this, memory_.arrivals(), shared.keeper, shared.poller) {}
 
+  /// One step of the polling thread: asks the driver whether the work of transparent jobs is done,
+  /// and collects samples of launch durations. Jobs of priority 0 hold nobody and are not polled.
+  Worker::Sleep poll();
+  /// For the watcher: has the keeper relieve a polling thread that the driver blocks.
+  void tend_poller(std::uint64_t now_ns) noexcept {
+    if (poller_.is_blocked(now_ns)) keeper_.wake();
+  }
+  void relieve_poller(std::uint64_t now_ns) noexcept { poller_.relieve(now_ns); }
+  /// The program has learned that some of its work is done: the next poll looks whether jobs have
+  /// ended, whatever the program launches.
+  void work_may_be_done() noexcept {
+    if (jobs_.need_polling() && !hinted_.exchange(true)) poller_.poke();
+  }
+  /// Whether work_may_be_done() would change nothing.
+  [[nodiscard]] bool end_is_hinted() const noexcept {
+    return hinted_.load() || !jobs_.need_polling();
+  }
+
   [[nodiscard]] GateMemory& memory() noexcept { return memory_; }
   [[nodiscard]] Jobs& jobs() noexcept { return jobs_; }
   [[nodiscard]] Pacer& pacer() noexcept { return pacer_; }
-  [[nodiscard]] EarlySwitch& early_switch() noexcept { return early_switch_; }
+  [[nodiscard]] EventPools& event_pools() noexcept { return event_pools_; }
+  /// Switches the GPU to this process, in a thread of its own: the driver may block the switch, and
+  /// the jobs of other devices are announced meanwhile.
+  void switch_early() noexcept {
+    switch_wanted_.store(true);
+    switcher_.wake();
+  }
   [[nodiscard]] Slices& slices() noexcept { return slices_; }
   [[nodiscard]] Turns& turns() noexcept { return turns_; }
   /// Says so if a limit is above what the device has. The limit stays: another device may have
@@ -62,6 +89,17 @@ class Client : public ClientSlot {
   }
 
  private:
+  Worker::Sleep step_switch() noexcept;
+
+  Worker& poller_;  ///< Of this device alone: a driver call for one must not delay another.
+  Worker& keeper_;
+  Worker switcher_{"sluice-switch", [this] { return step_switch(); }};
+  EventPools event_pools_;
+  std::atomic<bool> switch_wanted_{false};
+  std::atomic<bool> hinted_{false};
+  std::atomic<std::uint64_t> last_active_ns_{0};
+  std::atomic<std::uint64_t> last_sampled_ns_{0};
+
   GateMemory memory_;
   Jobs jobs_;
   Pacer pacer_;
@@ -71,15 +109,20 @@ class Client : public ClientSlot {
   bool told_slack_ = false;
 };
 
+/// The polling thread of one client. It can start before there is a client, which gets a seat only
+/// if the thread exists.
+struct Poller {
+  std::atomic<Client*> client{nullptr};
+  Worker worker{"sluice-poll", [this] {
+                  Client* const its = client.load();
+                  return its != nullptr ? its->poll() : Worker::Sleep{1'000'000'000, true};
+                }};
+};
+
 /// The clients of this process, one for each device. Visited without a lock; never removed.
 class Clients {
  public:
   static constexpr int kMost = 32;
-
-  /// The next poll() looks whether jobs have ended, whatever the program launches. False: it does
-  /// so already.
-  bool hint_end() noexcept { return !hinted_.exchange(true); }
-  [[nodiscard]] bool end_is_hinted() const noexcept { return hinted_.load(); }
 
   template <class Visit>
   void for_each(Visit visit) {
@@ -107,17 +150,10 @@ class Clients {
     clients_[static_cast<std::size_t>(count)] = std::move(client);
     count_.store(count + 1, std::memory_order_release);
   }
-  /// One step of the polling thread: asks the driver whether the work of transparent jobs is done,
-  /// and collects samples of launch durations. Jobs of priority 0 hold nobody and are not polled.
-  Worker::Sleep poll();
 
  private:
   std::array<std::unique_ptr<Client>, kMost> clients_;
   std::atomic<int> count_{0};
-  // Used by the polling thread.
-  std::atomic<bool> hinted_{false};
-  std::uint64_t last_active_ns_ = 0;
-  std::uint64_t last_sampled_ns_ = 0;
 };
 
 }  // namespace sluice::intercept

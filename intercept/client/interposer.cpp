@@ -29,7 +29,6 @@ Interposer& Interposer::instance() {
 Interposer::Interposer()
     : config_(read_config()),
       socket_path_(shm::socket_path(config_.session)),
-      poller_("sluice-poll", [this] { return poll(); }),
       announcer_("sluice-announce", [this] { return jobs_.step(); }),
       keeper_("sluice-keep", [this] { return keep(); }),
       jobs_(clients_, announcer_),
@@ -60,7 +59,7 @@ Stream* Interposer::stream_of(CUstream stream, bool attach_now) {
   if (client == nullptr) client = attach(device);
   if (client == nullptr) return nullptr;
   client->memory().prepare();
-  return streams_.add(key, context, event_pools_.of(context), *client, client->pacer());
+  return streams_.add(key, context, client->event_pools().of(context), *client, client->pacer());
 }
 
 Client* Interposer::client_here(bool attach_now) noexcept {
@@ -96,20 +95,13 @@ void Interposer::report_forked_child() noexcept {
   Line(Level::kWarn) << "forked from a process under Sluice without exec: this one runs ungated";
 }
 
-/// While a gate is closed, the driver may block whoever makes an event, until the gate opens.
-Worker::Sleep Interposer::poll() {
-  bool closed = g_process.leaving.load();
-  clients_.for_each([&](Client& client) { closed = closed || client.gate_closed(); });
-  if (!closed) event_pools_.fill();
-  return clients_.poll();
-}
-
 /// In a thread of its own, because the lock of the loader, or of the kernel module, may be held for
 /// long.
 Worker::Sleep Interposer::keep() noexcept {
   constexpr std::uint64_t kPeriodNs = 1'000'000'000;
   if (g_process.leaving.load()) return {kPeriodNs, true};
   clients_.for_each([](Client& client) {
+    client.relieve_poller(base::monotonic_ns());
     client.slices().apply();
     client.turns().start_if_due();
   });

@@ -35,7 +35,6 @@ class Interposer {
   [[nodiscard]] const Config& config() const noexcept { return config_; }
   [[nodiscard]] Clients& clients() noexcept { return clients_; }
   [[nodiscard]] Streams& streams() noexcept { return streams_; }
-  [[nodiscard]] EventPools& event_pools() noexcept { return event_pools_; }
   [[nodiscard]] GraphBook& graphs() noexcept { return graphs_; }
   [[nodiscard]] JobBooks& jobs() noexcept { return jobs_; }
   [[nodiscard]] HeldMemory& held_memory() noexcept { return held_memory_; }
@@ -71,7 +70,13 @@ class Interposer {
   }
   /// The program has learned that some of its work is done.
   void work_may_be_done() noexcept {
-    if (clients_.hint_end()) poller_.poke();
+    clients_.for_each([](Client& client) { client.work_may_be_done(); });
+  }
+  /// Whether work_may_be_done() would change nothing.
+  [[nodiscard]] bool all_ends_are_hinted() noexcept {
+    bool all = true;
+    clients_.for_each([&all](const Client& client) { all = all && client.end_is_hinted(); });
+    return all;
   }
   /// Writes the counts of Unhooked into every slot.
   void show_unhooked() noexcept;
@@ -86,6 +91,8 @@ class Interposer {
   Interposer();
   Client* attach(CUdevice device) noexcept;
   bool may_be_gated() noexcept;
+  /// Of the next client. Null if this process may have no more.
+  [[nodiscard]] Poller* next_poller() noexcept;
   Client* attach_alone(CUdevice device) noexcept;
   Client* attach_now(CUdevice device);
   /// If there is no seat, `connection` is -1, or the connection on which a silent controller was
@@ -98,8 +105,6 @@ class Interposer {
   /// For an errno of a connection to the controller.
   void refuse_for(int error) noexcept;
 
-  /// A step of the polling thread.
-  Worker::Sleep poll();
   /// A step of the keeper's thread.
   Worker::Sleep keep() noexcept;
 
@@ -115,8 +120,7 @@ class Interposer {
   Streams streams_;
   GraphBook graphs_;
   HeldMemory held_memory_{config_.memory};
-  Worker poller_;
-  EventPools event_pools_{poller_};
+  std::array<Poller, Clients::kMost> pollers_;  ///< In the order of the clients.
   Worker announcer_;
   Worker keeper_;
   // Of the keeper's thread.

@@ -36,7 +36,7 @@ std::uint64_t act_on_prediction(Client& client) {
     client.tell_predicted_slack(start, ahead->expected.lapse_ns);
   } else {
     client.end_predicted_slack();  // work behind a slack wait goes on to its gate wait
-    if (now + client.to_real_ns(switch_ns(client)) >= start) client.early_switch()();
+    if (now + client.to_real_ns(switch_ns(client)) >= start) client.switch_early();
   }
   return now + kAnnounceStepNs;
 }

@@ -60,7 +60,7 @@ class JobBook {
   [[nodiscard]] Next step_announced();
   /// Switches the GPU of each client of the device to this process.
   void switch_early() noexcept {
-    clients_.for_each([](Client& client) { client.early_switch()(); });
+    clients_.for_each([](Client& client) { client.switch_early(); });
   }
 
  private:

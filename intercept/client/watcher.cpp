@@ -130,6 +130,7 @@ void Watcher::tick(Watched& watched, std::uint64_t now) noexcept {
   shm::Slot& slot = client.slot();
   slot.watcher_beat_ns.store(now);
   slot.sync_since_ns.store(client.jobs().synchronising_since(now));
+  client.tend_poller(now);
   watched.link.tick(client.seat(), socket_path_, now);
   watched.holders.tick(client.seat(), now);
   if (!client.seat().reader()) tend_slack(watched, now);

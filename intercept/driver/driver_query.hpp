@@ -36,12 +36,16 @@ class RelaxedCapture {
 class DriverQuery {
  public:
   /// The object is false, and the driver must not be queried, while a thread of the program holds a
-  /// QueryBan about this stream or context, or while two other queries are under way.
+  /// QueryBan about this stream or context, or while as many queries as there are notes are under
+  /// way.
   DriverQuery(CUcontext context, CUstream stream) noexcept;
   /// Whether another thread's query of the stream is under way.
   [[nodiscard]] static bool is_under_way(CUcontext context, CUstream stream) noexcept;
   /// For a call that is about no stream: only a thread that ends the context waits for it.
   explicit DriverQuery(CUcontext context) noexcept : DriverQuery(context, kNoStream) {}
+  [[nodiscard]] static bool is_under_way(CUcontext context) noexcept {
+    return is_under_way(context, kNoStream);
+  }
   ~DriverQuery();
   DriverQuery(const DriverQuery&) = delete;
   DriverQuery& operator=(const DriverQuery&) = delete;

@@ -153,10 +153,10 @@ struct Process {
   std::atomic<int> forks{0};
 
   /// A query writes its note and then reads the bans. A ban writes its note and then reads those of
-  /// the queries. So at least one of the two sees the other. One note for each querying thread (the
-  /// poller and the announcer): with a shared note, the end of one query would be taken for the end
-  /// of the other.
-  std::array<QueryNote, 2> query_notes{};
+  /// the queries. So at least one of the two sees the other. One note for each querying thread
+  /// (those that poll and that switch, of each device): with a shared note, the end of one query
+  /// would be taken for the end of the other.
+  std::array<QueryNote, 64> query_notes{};
   std::array<BanNote, 32> ban_notes{};
   /// Bans of all queries: at exit, and of threads for which no note was left.
   std::atomic<int> queries_forbidden{0};

@@ -173,8 +173,16 @@ bool if_memory_lasts(Body body) {
 
 /// A thread of ours that starts when it is first needed, repeats a step, and sleeps between the
 /// steps. It may call the driver, which the watcher may not.
+///
+/// The driver may block it. Then another thread can relieve it, and the blocked one ends when its
+/// step returns. So the step of a worker that is relieved may run in several threads at once.
 class Worker {
  public:
+  /// A step that takes so long is blocked.
+  static constexpr std::uint64_t kBlockedNs = 100'000'000;
+  /// Threads of a worker that are blocked at once; then nobody relieves the next.
+  static constexpr int kMostBlocked = 8;
+
   struct Sleep {
     std::uint64_t ns;
     bool wakeable;          ///< If false, wake() does not end the sleep and makes no system call.
@@ -189,7 +197,7 @@ class Worker {
   bool wake() noexcept {
     calls_.fetch_add(1);
     if (!started_.exchange(true)) {
-      const bool started = start_quiet_thread(name_, [this] { run(); });
+      const bool started = start();
       if (!started) started_.store(false);
       return started;
     }
@@ -202,16 +210,40 @@ class Worker {
     if (dozes_.load()) base::futex_wake_all(pokes_);
   }
   [[nodiscard]] bool started() const noexcept { return started_.load(std::memory_order_relaxed); }
+  /// Whether relieve() has something to do. Allocates nothing.
+  [[nodiscard]] bool is_blocked(std::uint64_t now_ns) const noexcept {
+    const std::uint64_t since = step_since_ns_.load();
+    return since != 0 && now_ns > since && now_ns - since > kBlockedNs && threads_ <= kMostBlocked;
+  }
+  /// Starts another thread if the step is blocked. For one thread at a time.
+  void relieve(std::uint64_t now_ns) noexcept {
+    if (!is_blocked(now_ns)) return;
+    current_.fetch_add(1);
+    step_since_ns_.store(0);
+    static_cast<void>(start());
+  }
 
  private:
-  [[noreturn]] void run() {
+  bool start() noexcept {
+    threads_.fetch_add(1);
+    const std::uint32_t self = current_.load();
+    if (start_quiet_thread(name_, [this, self] { run(self); })) return true;
+    threads_.fetch_sub(1);
+    return false;
+  }
+  /// Returns when another thread has taken over.
+  void run(std::uint32_t self) {
     prctl(PR_SET_TIMERSLACK, 1);  // ns; with the default slack, a sleep of 50 us takes 100 us
     const std::atomic<std::uint32_t> never{0};
     for (;;) {
       const std::uint32_t calls = calls_.load();  // before the step: a call during it counts
       const std::uint32_t pokes = pokes_.load();
       Sleep sleep{1'000'000, false};
+      std::uint64_t since = base::monotonic_ns();
+      step_since_ns_.store(since);
       if_memory_lasts([&] { sleep = step_(); });
+      step_since_ns_.compare_exchange_strong(since, 0);
+      if (self != current_.load()) break;
       if (sleep.ns == 0) continue;
       if (sleep.pokeable && !sleep.wakeable) {
         dozes_.store(true);
@@ -223,6 +255,7 @@ class Worker {
       base::futex_wait(sleep.wakeable ? calls_ : never, sleep.wakeable ? calls : 0, sleep.ns);
       asleep_.store(false);
     }
+    threads_.fetch_sub(1);
   }
 
   const char* name_;
@@ -232,6 +265,9 @@ class Worker {
   std::atomic<std::uint32_t> pokes_{0};
   std::atomic<bool> dozes_{false};
   std::atomic<bool> started_{false};
+  std::atomic<std::uint32_t> current_{0};        ///< The thread that was not relieved.
+  std::atomic<std::uint64_t> step_since_ns_{0};  ///< When its step began; 0: it is in none.
+  std::atomic<int> threads_{0};
 };
 
 }  // namespace sluice::intercept

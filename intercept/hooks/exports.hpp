@@ -189,7 +189,7 @@ CUresult hook(Of<Kind::kWait>, Real real, Args... args) {
   // A query that finds nothing done gets no further: this makes a system call.
   if (result != CUDA_SUCCESS) return result;
   Interposer* const self = Interposer::existing();
-  if (self == nullptr || self->clients().end_is_hinted()) return result;
+  if (self == nullptr || self->all_ends_are_hinted()) return result;
   if (with_clients() != nullptr) self->work_may_be_done();
   return result;
 }
@@ -262,8 +262,10 @@ class EndingContext {
     EarlySwitch::forget_context(context_);
     if (self_ == nullptr) return;
     self_->held_memory().context_ended(context_, last_memory_);
-    self_->event_pools().context_ended(context_);
-    self_->clients().for_each([this](Client& client) { client.memory().context_ended(context_); });
+    self_->clients().for_each([this](Client& client) {
+      client.event_pools().context_ended(context_);
+      client.memory().context_ended(context_);
+    });
     end_taken(true);
   }
 

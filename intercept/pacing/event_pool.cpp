@@ -74,6 +74,7 @@ void EventPools::fill() noexcept {
   for (std::size_t i = 0; EventPool* const pool = at(i); ++i) {
     const EventPool::State known = pool->state();
     if (known.context == nullptr || known.count >= EventPool::kLow) continue;
+    if (DriverQuery::is_under_way(known.context)) continue;  // the driver blocks another thread
     const DriverQuery query(known.context);
     // The context may have ended before the query.
     if (query && pool->state().begun == known.begun) pool->fill(known);

@@ -48,7 +48,7 @@ class EventPool {
   std::array<CUevent, kMost> events_{};
 };
 
-/// The pools of this process. A pool is used for another context later, but never freed, so a
+/// The pools of one device. A pool is used for another context later, but never freed, so a
 /// thread that launches while another ends the context finds memory that exists.
 class EventPools {
  public:

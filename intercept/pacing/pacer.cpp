@@ -312,17 +312,29 @@ void Pacer::add_sampled(Stream& stream) noexcept {
   while (!sampled_.compare_exchange_weak(stream.next_sampled, &stream)) continue;
 }
 
+/// A thread that the driver blocks leaves the rest of the round to the one that relieves it.
+Stream* Pacer::next_sampled() noexcept {
+  const std::lock_guard lock(collecting_);
+  Stream* const stream = collected_;
+  if (stream != nullptr) collected_ = stream->next_sampled;
+  return stream;
+}
+
 bool Pacer::collect_samples() {
   const std::optional<std::uint64_t> now = client_.others_quiet();
-  const Sampler::Quiet quiet{quiet_before_, now, client_.peers_quiet()};
+  Sampler::Quiet quiet{std::nullopt, now, client_.peers_quiet()};
+  {
+    const std::lock_guard lock(collecting_);
+    quiet.before = quiet_before_;
+    if (collected_ == nullptr) collected_ = sampled_.exchange(nullptr);
+  }
   const auto measured = [this](LaunchDuration& kind) { gpu_time_.pay(kind); };
   bool any = false;
-  for (Stream* at = sampled_.exchange(nullptr); at != nullptr;) {
-    Stream& stream = *at;
-    at = stream.next_sampled;
+  while (Stream* const next = next_sampled()) {
+    Stream& stream = *next;
     any = any || stream.sampler.under_way();
     const Streams::Names names = streams_.names_of(stream);
-    {
+    if (!DriverQuery::is_under_way(names.context, names.key.handle)) {
       const DriverQuery query(names.context, names.key.handle);
       // The stream may have ended before the query, and its record may be another's.
       const bool known = query && streams_.find(names.key) == &stream;
@@ -332,6 +344,7 @@ bool Pacer::collect_samples() {
     // Looked at after that, so a sample that came meanwhile is seen here or adds the stream.
     if (stream.sampler.under_way() && stream.lives.load()) add_sampled(stream);
   }
+  const std::lock_guard lock(collecting_);
   quiet_before_ = now;
   return any;
 }

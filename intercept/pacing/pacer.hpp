@@ -1,6 +1,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 
 #include "intercept/driver/driver_query.hpp"
@@ -99,6 +100,7 @@ class Pacer {
   void bound_run_ahead(Stream& stream, const LaunchDuration* duration, CUstream named,
                        const shm::Policy& policy) noexcept;
   void add_sampled(Stream& stream) noexcept;
+  [[nodiscard]] Stream* next_sampled() noexcept;
   void begin_group(Stream& stream, const Place& place) noexcept;
   static CUresult ask_group_end(Stream& stream, std::size_t parity, CUevent& event) noexcept;
   void end_group(Stream& stream, const Place& place, CUstream named) noexcept;
@@ -129,7 +131,9 @@ class Pacer {
   std::atomic<int> stuck_streams_{0};  ///< Streams with Stream::stuck.
   /// The streams that may have samples under way, linked by Stream::next_sampled.
   std::atomic<Stream*> sampled_{nullptr};
-  std::optional<std::uint64_t> quiet_before_;  ///< Used by the polling thread.
+  std::mutex collecting_;        ///< Guards the members below. Never held during a driver call.
+  Stream* collected_ = nullptr;  ///< Those of `sampled_` that this round has not looked at yet.
+  std::optional<std::uint64_t> quiet_before_;
 };
 
 }  // namespace sluice::intercept

@@ -192,6 +192,54 @@ TEST_F(Devices, AJobIsNoAnnouncementBecauseTheGatesWereClosedForOne) {
   EXPECT_FALSE(active(*other_slot_));
 }
 
+// Prevents: a query of a stream of one device, which the driver does not answer while the queue of
+// that stream is full, keeps the jobs of all devices open. Seen to fail with one polling thread.
+TEST_F(Devices, AQueryThatBlocksOnOneDelaysNoOther) {
+  attach_both("gate", 5);
+  fake::pause();
+  ASSERT_EQ(::cuCtxSetCurrent(first_), CUDA_SUCCESS);
+  CUstream stuck = make_stream();
+  launch(stuck);
+  fake::stall_stream(stuck);
+  ASSERT_TRUE(eventually([] { return fake::stalled_threads() != 0; }));
+  ASSERT_EQ(::cuCtxSetCurrent(second_), CUDA_SUCCESS);
+  for (int i = 0; i < 5; ++i) {
+    launch(on_second_);
+    ASSERT_TRUE(active(*other_slot_));
+    fake::finish(on_second_, 1);
+    EXPECT_TRUE(eventually([&] { return !active(*other_slot_); }));
+  }
+  EXPECT_TRUE(active(slot()));
+  fake::unstall();
+  fake::finish_all();
+  EXPECT_TRUE(eventually([&] { return !active(slot()); }));
+}
+
+// The same of two streams of one device. Seen to fail without Worker::relieve().
+TEST_F(Devices, AQueryThatBlocksKeepsNoOtherStreamsJobOpen) {
+  attach("gate", 5);
+  board().max_hold_ns.store(300 * kMs);
+  fake::pause();
+  CUstream works = make_stream();
+  std::array<CUstream, 3> stuck{};
+  for (CUstream& each : stuck) {
+    each = make_stream();
+    launch(each);
+    fake::stall_stream(each);
+  }
+  ASSERT_TRUE(eventually([] { return fake::stalled_threads() != 0; }));
+  for (int i = 0; i < 5; ++i) {
+    launch(works);
+    ASSERT_TRUE(active(slot()));
+    fake::finish(works, 1);
+    EXPECT_TRUE(eventually([&] { return !active(slot()); }));
+  }
+  fake::unstall();
+  fake::finish_all();
+  launch(works);
+  EXPECT_TRUE(eventually([&] { return !active(slot()); }));
+}
+
 // Prevents: memory of one device that counts for another.
 TEST_F(Devices, WhatIsHeldIsThatOfTheDevice) {
   attach_both("gate", 5);

@@ -64,12 +64,13 @@ template <Id id, class... Args>
 struct Stub<id, CUresult (*)(Args...)> {
   static CUresult call(Args... args) {
     std::unique_lock lock(state().mutex);
-    state().calls.push_back({id, static_cast<int>(sizeof...(Args)), {word(args)...}, gettid()});
-    state().stand(lock, state().stalled, id);
+    const Call call{id, static_cast<int>(sizeof...(Args)), {word(args)...}, gettid()};
+    state().calls.push_back(call);
+    state().stand_at(lock, call);
     const auto forced = state().answers.find(id);
     if (forced != state().answers.end() && state().good_calls[id]-- <= 0) return forced->second;
     const CUresult result = behave(Tag<plain_of(id)>{}, lock, named<is_per_thread(id)>(args)...);
-    state().stand(lock, state().stalled_return, id);
+    state().stand_at_return(lock, id);
     return result;
   }
 };

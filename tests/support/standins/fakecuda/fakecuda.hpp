@@ -83,6 +83,8 @@ SLUICE_FAKE_API void fail_after(Id id, int good);
 SLUICE_FAKE_API void stall(Id id);
 /// The same after `id` has done its work: other threads see the effect before the caller knows.
 SLUICE_FAKE_API void stall_return(Id id);
+/// The same for every call that names the stream. There may be several.
+SLUICE_FAKE_API void stall_stream(CUstream stream);
 SLUICE_FAKE_API void unstall();
 /// Threads that are blocked now.
 SLUICE_FAKE_API int stalled_threads();

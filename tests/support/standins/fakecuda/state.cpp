@@ -236,8 +236,9 @@ void State::wait(std::unique_lock<std::mutex>& lock, const CUstream_st& stream,
   changed.wait(lock, [&] { return stream.done >= until; });
 }
 
-void State::stand(std::unique_lock<std::mutex>& lock, const std::optional<Id>& at, Id id) {
-  if (at != id) return;
+template <class Holds>
+void State::stand(std::unique_lock<std::mutex>& lock, Holds holds) {
+  if (!holds()) return;
   // A thread may be cancelled here, as in a driver; a condition variable of C++ cannot.
   struct Standing {
     explicit Standing(std::atomic<int>& threads) : all(threads) { ++all; }
@@ -245,11 +246,23 @@ void State::stand(std::unique_lock<std::mutex>& lock, const std::optional<Id>& a
     std::atomic<int>& all;
   };
   const Standing standing(stalled_threads);
-  while (at == id) {
+  while (holds()) {
     lock.unlock();
     usleep(100);
     lock.lock();
   }
+}
+
+void State::stand_at(std::unique_lock<std::mutex>& lock, const Call& call) {
+  const auto is_named = [&call](std::uint64_t stream) {
+    const auto end = call.arguments.begin() + call.argument_count;
+    return std::find(call.arguments.begin(), end, stream) != end;
+  };
+  stand(lock, [&] { return stalled == call.id || std::ranges::any_of(stalled_streams, is_named); });
+}
+
+void State::stand_at_return(std::unique_lock<std::mutex>& lock, Id id) {
+  stand(lock, [&] { return stalled_return == id; });
 }
 
 std::vector<Call> calls() {
@@ -276,8 +289,13 @@ void stall_return(Id id) {
   const std::lock_guard lock(state().mutex);
   state().stalled_return = id;
 }
+void stall_stream(CUstream stream) {
+  const std::lock_guard lock(state().mutex);
+  state().stalled_streams.push_back(reinterpret_cast<std::uint64_t>(stream));
+}
 void unstall() {
   const std::lock_guard lock(state().mutex);
+  state().stalled_streams.clear();
   state().stalled.reset();
   state().stalled_return.reset();
 }

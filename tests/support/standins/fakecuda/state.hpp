@@ -87,6 +87,7 @@ struct State {
   std::map<Id, int> good_calls;  ///< Before an answer counts.
   std::optional<Id> stalled;
   std::optional<Id> stalled_return;
+  std::vector<std::uint64_t> stalled_streams;
   std::atomic<int> stalled_threads{0};
 
   bool paused = false;
@@ -141,7 +142,12 @@ struct State {
     wait(lock, stream, stream.submitted);
   }
   void wait(std::unique_lock<std::mutex>& lock, const CUstream_st& stream, std::uint64_t until);
-  void stand(std::unique_lock<std::mutex>& lock, const std::optional<Id>& at, Id id);
+  void stand_at(std::unique_lock<std::mutex>& lock, const Call& call);
+  void stand_at_return(std::unique_lock<std::mutex>& lock, Id id);
+
+ private:
+  template <class Holds>
+  void stand(std::unique_lock<std::mutex>& lock, Holds holds);
 };
 
 State& state();
