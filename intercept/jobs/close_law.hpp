@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "intercept/jobs/bet.hpp"
-#include "intercept/jobs/draw.hpp"
+#include "intercept/slot/bet.hpp"
+#include "intercept/slot/draw.hpp"
 #include "intercept/jobs/last_values.hpp"
 #include "shm/board.hpp"
 

@@ -1,8 +1,8 @@
 #pragma once
 #include <cstdint>
 
-#include "intercept/jobs/bet.hpp"
-#include "intercept/jobs/draw.hpp"
+#include "intercept/slot/bet.hpp"
+#include "intercept/slot/draw.hpp"
 
 namespace sluice::intercept {
 

@@ -17,12 +17,6 @@ constexpr std::uint64_t kStoppedNs = 140'000'000;
 constexpr std::uint64_t kLongestTickNs = 40'000'000;
 /// A process that has not called off a job this long after it lapsed counts as stopped.
 constexpr std::uint64_t kCalledOffNs = 100'000'000;
-/// How long the gate is open to see whether that ends a wait of the holder.
-constexpr std::uint64_t kTrialNs = 100'000'000;
-/// A holder that is known to wait for this client was, and in this time would not be, the reason.
-constexpr std::uint64_t kProvenTrialNs = 1'000'000'000;
-/// So many trials in a row must have ended the wait: one may do so by chance.
-constexpr int kProofs = 2;
 /// For this many ticks after the death of a watcher, other threads of its process may still write.
 constexpr int kDiedTicks = 5;
 
@@ -49,7 +43,7 @@ void write_waived(const Seat& seat, int holder, std::uint64_t job) noexcept {
 void Holders::tick(const Seat& seat, std::uint64_t now_ns) noexcept {
   passed_ns_ = std::min(now_ns - std::exchange(last_tick_ns_, now_ns), kLongestTickNs);
   find_dead(seat);
-  const std::uint64_t watched = seat.shared().gate.load() | waived_;
+  const std::uint64_t watched = seat.shared().gate.load() | waived_ | tried_;
   const std::uint64_t known = std::exchange(looked_at_, watched);
   shm::for_each_other(watched, seat.slot, [&](int slot) {
     look_at(seat, slot, (known & shm::bit(slot)) == 0, now_ns);
@@ -80,7 +74,7 @@ void Holders::look_at(const Seat& seat, int slot, bool is_new, std::uint64_t now
   const shm::Slot& other = seat.board.slots[static_cast<std::size_t>(slot)];
   Holder& holder = holders_[static_cast<std::size_t>(slot)];
   const std::uint64_t job = other.job.load();
-  if (holder.waived == Waived::kTrial) end_trial(seat, slot, now_ns);
+  look_at_trial(seat, slot, now_ns);
   if (is_new || holder.job != job) {
     waived_ &= ~shm::bit(slot);  // the waived job has ended
     holder = {job, other.watcher_beat_ns.load(), work_of(other), now_ns};
@@ -131,8 +125,8 @@ void Holders::look_for_reasons(const Seat& seat, int slot, std::uint64_t now_ns)
     waive(seat, slot, Waived::kIdle);
     seat.words.max_hold_opened.fetch_add(1);
     warn(seat, slot, idle_ns);
-  } else if (limit != 0 && must_try(seat, slot, now_ns)) {
-    waive(seat, slot, Waived::kTrial);
+  } else if (limit != 0) {
+    begin_trial(seat, slot, now_ns);
   }
 }
 
@@ -167,54 +161,39 @@ void Holders::warn(const Seat& seat, int slot, std::uint64_t idle_ns) noexcept {
                         : "; running on until it makes progress");
 }
 
-/// Whether the holder has been in one wait for so long that the hold may be the reason.
-bool Holders::must_try(const Seat& seat, int slot, std::uint64_t now_ns) noexcept {
+/// The part of a trial that runs may end, and the gate with it.
+void Holders::look_at_trial(const Seat& seat, int slot, std::uint64_t now_ns) noexcept {
   const shm::Slot& other = seat.board.slots[static_cast<std::size_t>(slot)];
-  const std::uint64_t since = other.sync_since_ns.load();
   Pair& pair = pairs_[static_cast<std::size_t>(slot)];
+  const bool was_proven = pair.trials.proven();
   const std::uint32_t generation = shm::SlotInfo::unpack(other.info.load()).generation;
-  if (pair.generation != generation) {
-    pair = {generation};
-    settle_pair(seat, slot, 0);
-  }
-  const std::uint64_t from = std::max(since, pair.since_ns);
-  // The holder may have looked at its clock after this client did.
-  if (since == 0 || from >= now_ns) return false;
-  const std::uint64_t limit = pair.ended >= kProofs ? 0 : seat.board.max_hold_ns.load();
-  if (now_ns - from < limit) return false;
-  pair.wait_ns = since;
-  pair.since_ns = now_ns;
-  return true;
+  if (pair.generation != generation) pair = {generation, {}};
+  pair.trials.look(other.sync_since_ns.load(), now_ns);
+  say_if_proven(seat, slot, was_proven);
+  if (!pair.trials.runs()) tried_ &= ~shm::bit(slot);
+  const bool open = holders_[static_cast<std::size_t>(slot)].waived == Waived::kTrial;
+  if (open && !pair.trials.is_open()) honour(seat, slot, now_ns);
 }
 
-/// The wait has ended while the gate was open, or it goes on and so has another reason.
-void Holders::end_trial(const Seat& seat, int slot, std::uint64_t now_ns) noexcept {
+void Holders::begin_trial(const Seat& seat, int slot, std::uint64_t now_ns) noexcept {
   const shm::Slot& other = seat.board.slots[static_cast<std::size_t>(slot)];
-  Pair& pair = pairs_[static_cast<std::size_t>(slot)];
-  if (other.sync_since_ns.load() != pair.wait_ns) {
-    settle_pair(seat, slot, std::min(pair.ended + 1, kProofs));
-    pair.since_ns = 0;
-  } else if (now_ns - pair.since_ns >= (pair.ended >= kProofs ? kProvenTrialNs : kTrialNs)) {
-    settle_pair(seat, slot, 0);
-    pair.since_ns = now_ns;
-  } else {
-    return;
-  }
-  honour(seat, slot, now_ns);
+  WaitTrials& trials = pairs_[static_cast<std::size_t>(slot)].trials;
+  trials.begin(other.sync_since_ns.load(), now_ns, seat.board.max_hold_ns.load(), draw_);
+  if (trials.runs()) tried_ |= shm::bit(slot);
+  if (trials.is_open()) waive(seat, slot, Waived::kTrial);
 }
 
 /// Says on the board, for status, whether the holder waits for this client.
-void Holders::settle_pair(const Seat& seat, int slot, int ended) noexcept {
-  Pair& pair = pairs_[static_cast<std::size_t>(slot)];
-  const bool was_proven = pair.ended >= kProofs;
-  pair.ended = ended;
+void Holders::say_if_proven(const Seat& seat, int slot, bool was_proven) noexcept {
+  const bool proven = pairs_[static_cast<std::size_t>(slot)].trials.proven();
   const auto named = static_cast<std::uint32_t>(slot + 1);
-  if (ended >= kProofs) {
+  if (proven == was_proven) return;
+  if (proven) {
     seat.words.waited_for.store(named);
   } else if (seat.words.waited_for.load() == named) {
     seat.words.waited_for.store(0);
   }
-  if (ended < kProofs || was_proven) return;
+  if (!proven) return;
   const shm::Slot& other = seat.board.slots[static_cast<std::size_t>(slot)];
   Line(Level::kWarn) << "pid " << std::uint64_t{other.pid.load()} << " ("
                      << shm::text_in(other.command)

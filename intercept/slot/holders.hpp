@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "intercept/slot/client_slot.hpp"
+#include "intercept/slot/wait_trials.hpp"
 
 namespace sluice::intercept {
 
@@ -13,8 +14,8 @@ namespace sluice::intercept {
 /// One rule: a holder that is silent, or makes no progress for max_hold, is waived until it makes
 /// progress again. A holder may also wait for work of the very client that it holds (a pipeline of
 /// two processes, a collective) while another of its threads launches on. So a wait of a holder
-/// that outlasts max_hold opens the gate for a short trial. If that ends the wait, twice in a row,
-/// the client is no longer held while that holder waits.
+/// that outlasts max_hold opens the gate for a short trial (WaitTrials). Once it is proven that the
+/// holder waits for this client, the client is no longer held while that holder waits.
 ///
 /// Used by the watcher's thread, which calls tick() every 20 ms.
 class Holders {
@@ -46,9 +47,7 @@ class Holders {
   /// Whether a client above waits for work of this one. Outlasts its jobs.
   struct Pair {
     std::uint32_t generation = 0;
-    std::uint64_t wait_ns = 0;   ///< Since when the holder was in the wait that is tried.
-    std::uint64_t since_ns = 0;  ///< When the last trial began or failed.
-    int ended = 0;               ///< Trials in a row that ended the wait.
+    WaitTrials trials;
   };
 
   void find_dead(const Seat& seat) noexcept;
@@ -60,15 +59,17 @@ class Holders {
   void honour(const Seat& seat, int slot, std::uint64_t now_ns) noexcept;
   void warn(const Seat& seat, int slot, std::uint64_t idle_ns) noexcept;
 
-  void end_trial(const Seat& seat, int slot, std::uint64_t now_ns) noexcept;
-  [[nodiscard]] bool must_try(const Seat& seat, int slot, std::uint64_t now_ns) noexcept;
-  void settle_pair(const Seat& seat, int slot, int ended) noexcept;
+  void look_at_trial(const Seat& seat, int slot, std::uint64_t now_ns) noexcept;
+  void begin_trial(const Seat& seat, int slot, std::uint64_t now_ns) noexcept;
+  void say_if_proven(const Seat& seat, int slot, bool was_proven) noexcept;
 
   std::array<Holder, shm::kSlots> holders_{};
   std::array<Pair, shm::kSlots> pairs_{};
   std::uint64_t looked_at_ = 0;  ///< Slots that the last tick watched.
   std::uint64_t waived_ = 0;     ///< Slots whose job is waived.
-  std::uint64_t dead_ = 0;       ///< Dead slots of the last tick.
+  std::uint64_t tried_ = 0;      ///< Slots of which a trial, or a control, runs.
+  Draw draw_;
+  std::uint64_t dead_ = 0;  ///< Dead slots of the last tick.
   int died_ticks_ = 0;
   std::uint64_t last_tick_ns_ = 0;
   std::uint64_t passed_ns_ = 0;  ///< Since the last tick; limited to kLongestTickNs.

@@ -6,7 +6,7 @@
 #include <optional>
 #include <random>
 
-#include "intercept/jobs/bet.hpp"
+#include "intercept/slot/bet.hpp"
 #include "intercept/jobs/close_law.hpp"
 #include "tests/intercept/close_programs.hpp"
 

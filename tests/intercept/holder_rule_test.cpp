@@ -144,6 +144,11 @@ TEST_F(HolderRule, AJobThatDoesNotBeginStaysWaived) {
 /// Another thread of the holder launches on.
 class Pipeline : public HolderRule {
  protected:
+  static constexpr std::uint64_t kPartsMs = 400;  ///< Of a pair, and those next to it.
+  void become_proven() {
+    for (int i = 0; i < 40 && waited_for() == 0; ++i) item(20);
+    ASSERT_EQ(waited_for(), kHolder + 1U);
+  }
   /// One item: how long its wait takes, in ms.
   std::uint64_t item(std::uint64_t work_ms, std::uint64_t longest_ms = 60'000) {
     wait();
@@ -160,18 +165,20 @@ class Pipeline : public HolderRule {
   }
 };
 
-// Prevents: two programs that work together hang under Sluice. Seen to fail without must_try().
+// Prevents: two programs that work together hang under Sluice. Seen to fail without begin_trial().
 TEST_F(Pipeline, AHoldThatIsTheReasonOfAWaitEnds) {
-  EXPECT_LE(item(20), kMaxHoldMs + 5 * kTickMs);
+  EXPECT_LE(item(20), kMaxHoldMs + kPartsMs);
   EXPECT_EQ(waited_for(), 0U) << "that may be chance";
   EXPECT_TRUE(held()) << "it makes progress";
-  EXPECT_LE(item(20), kMaxHoldMs + 5 * kTickMs);
-  EXPECT_EQ(waited_for(), kHolder + 1U);
-  for (int i = 0; i < 100; ++i) ASSERT_LE(item(20), 3 * kTickMs) << i;
+  EXPECT_LE(item(20), kMaxHoldMs + kPartsMs);
+  become_proven();
+  std::uint64_t sum_ms = 0;
+  for (int i = 0; i < 200; ++i) sum_ms += item(20);
+  EXPECT_LE(sum_ms, 200 * 3 * kTickMs);
   EXPECT_TRUE(held()) << "while the holder does not wait";
   end_job();
   begin_job();
-  EXPECT_LE(item(20), 3 * kTickMs) << "known for the next jobs too";
+  EXPECT_LE(item(20), kPartsMs) << "known for the next jobs too";
 }
 
 // Prevents: a critical program with long waits of its own loses its protection.
@@ -187,6 +194,23 @@ TEST_F(Pipeline, AWaitThatHasAnotherReasonCostsOnePercent) {
   EXPECT_EQ(waited_for(), 0U);
 }
 
+// Prevents: two waits that end soon after max_hold, by chance, take the protection of all waits of
+// a critical program that waits for nobody. Seen to fail when two trials in a row were a proof.
+TEST_F(Pipeline, WaitsThatEndInTrialsByChanceProveNothing) {
+  const auto wait_for = [this](std::uint64_t ms) {
+    wait();
+    pass(ms, [this] { launch(); });
+    end_wait();
+    pass(kTickMs, [this] { launch(); });
+  };
+  for (int i = 0; i < 2; ++i) wait_for(kMaxHoldMs + 80);
+  for (int i = 0; i < 100; ++i) {
+    wait_for(60);
+    ASSERT_TRUE(held());
+  }
+  EXPECT_EQ(waited_for(), 0U);
+}
+
 // Prevents: a wait that the holder saw after this client looked at its clock counts as very long.
 // Seen to fail without the comparison: the gate was open for 0.1 s of such a job.
 TEST_F(Pipeline, AWaitOfTheNextMomentIsNotLong) {
@@ -197,21 +221,18 @@ TEST_F(Pipeline, AWaitOfTheNextMomentIsNotLong) {
   }
 }
 
-// Prevents: a wait that ended in two trials by chance opens the gate for good.
+// Prevents: a holder that does not wait for this client any more is never held again while it
+// waits.
 TEST_F(Pipeline, APairIsForgottenWhenWaitsOutlastTheOpenGate) {
-  item(20);
-  item(20);
-  ASSERT_EQ(waited_for(), kHolder + 1U);
+  become_proven();
   wait();
-  pass(1000 + 2 * kTickMs, [this] { launch(); });
+  pass(1000 + kPartsMs, [this] { launch(); });
   EXPECT_EQ(waited_for(), 0U);
   EXPECT_TRUE(held());
 }
 
 TEST_F(Pipeline, TheNextClientInTheSlotIsAnother) {
-  item(20);
-  item(20);
-  ASSERT_EQ(waited_for(), kHolder + 1U);
+  become_proven();
   end_job();
   slot(kHolder).info.store(shm::SlotInfo{shm::SlotState::kLive, 9, 0, 2}.pack());
   begin_job();
