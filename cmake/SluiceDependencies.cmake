@@ -1,5 +1,7 @@
 find_package(Boost 1.74 REQUIRED CONFIG)
-find_package(spdlog REQUIRED)
+find_package(spdlog REQUIRED)  # and fmt
+# sluice_fmt has fmt in our programs; see sluice_bring_runtime.
+set_target_properties(spdlog::spdlog_header_only PROPERTIES INTERFACE_LINK_LIBRARIES "Threads::Threads;sluice_fmt")
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 if(BUILD_TESTING OR NOT DEFINED BUILD_TESTING)

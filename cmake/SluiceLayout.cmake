@@ -30,9 +30,23 @@ function(sluice_list_placed)
 endfunction()
 cmake_language(DEFER DIRECTORY ${PROJECT_SOURCE_DIR} CALL sluice_list_placed)
 
-# sluice_place(TARGET DIR): puts a program or library into DIR below the build folder and below the
-# install prefix.
+# sluice_bring_runtime(TARGET): links the C++ runtime in. A module or a conda environment may put an older libstdc++ in
+# LD_LIBRARY_PATH, and then neither our commands nor the program behind `sluice exec` would start.
+function(sluice_bring_runtime target)
+  if(NOT SLUICE_SANITIZE)
+    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections)
+  endif()
+endfunction()
+
+# sluice_place(TARGET DIR [SHARED_RUNTIME]): puts a program or library into DIR below the build folder and below the
+# install prefix. A program brings its C++ runtime. SHARED_RUNTIME: it does not, because it links other shared
+# libraries of C++ (gRPC, LibTorch), which must have the same runtime.
 function(sluice_place target dir)
+  cmake_parse_arguments(PARSE_ARGV 2 ARG "SHARED_RUNTIME" "" "")
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL EXECUTABLE AND NOT ARG_SHARED_RUNTIME)
+    sluice_bring_runtime(${target})
+  endif()
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${dir}
                                              LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${dir})
   set_property(GLOBAL APPEND PROPERTY SLUICE_PLACED $<TARGET_FILE:${target}>)
@@ -48,15 +62,17 @@ endfunction()
 # sluice_add_torch_program(TARGET PARTS LIBRARIES SOURCE...): a command that needs LibTorch. PARTS: a library without
 # LibTorch. Where LibTorch is missing, the program is without_torch.cpp with PARTS alone, and says so.
 function(sluice_add_torch_program target parts libraries)
+  set(runtime "")
   if(SLUICE_TORCH_VERSION)
     add_executable(${target} ${ARGN})
     target_link_libraries(${target} PRIVATE ${parts} ${libraries})
     sluice_find_torch(${target})
+    set(runtime SHARED_RUNTIME)
   else()
     add_executable(${target} without_torch.cpp)
     target_link_libraries(${target} PRIVATE ${parts})
   endif()
   string(REPLACE _ - name ${target})
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name})
-  sluice_place(${target} ${SLUICE_LIBEXEC_DIR})
+  sluice_place(${target} ${SLUICE_LIBEXEC_DIR} ${runtime})
 endfunction()
