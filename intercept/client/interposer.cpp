@@ -110,9 +110,10 @@ Worker::Sleep Interposer::keep() noexcept {
   next_look_ns_ = now + kPeriodNs;
   if (loaded_.look()) {
     show_unhooked();
-    Line(Level::kWarn) << "some launches of this process may pass by the gate: "
-                       << g_process.unhooked.name().data()
-                       << " was opened with RTLD_DEEPBIND or dlmopen";
+    const auto name = g_process.unhooked.name();
+    Line(Level::kWarn) << "some launches of this process may pass by the gate: " << name.data()
+                       << (gives_work(name.data()) ? " has no hook"
+                                                   : " was opened with RTLD_DEEPBIND or dlmopen");
   }
   return {kPeriodNs, true};
 }

@@ -33,6 +33,21 @@ inline constexpr std::array<std::string_view, kEntries> kEntryNames{
 #undef SLUICE_HOOK
 };
 
+/// Whether a driver entry of this name gives the GPU work: also one that a newer driver has and
+/// this cuda.h has not. No per-thread form or version is left out.
+[[nodiscard]] constexpr bool gives_work(std::string_view name) noexcept {
+  return (name.starts_with("cuLaunch") || name.starts_with("cuGraphLaunch")) &&
+         !name.starts_with("cuLaunchHostFunc");
+}
+
+/// Whether the hooks have an entry of exactly this name.
+[[nodiscard]] constexpr bool is_hooked(std::string_view name) noexcept {
+  for (const std::string_view hooked : kEntryNames) {
+    if (hooked == name) return true;
+  }
+  return false;
+}
+
 /// What a hook does; hooks.def explains each kind.
 enum class Kind {
   kLaunch,

@@ -64,6 +64,15 @@ class Library {
     }
   }
 
+  /// A launch that the library calls and that has no hook: one of a newer driver than our cuda.h.
+  /// Empty if there is none. Ends with a null character.
+  [[nodiscard]] std::string_view unhooked_launch() const {
+    for (std::uint32_t i = 1; names_ != nullptr && i < undefined(); ++i) {
+      if (gives_work(name_of(i)) && !is_hooked(name_of(i))) return name_of(i);
+    }
+    return {};
+  }
+
   enum class Binding { kNone, kToUs, kUnbound, kPastUs };
 
   /// How the library has bound what it calls of the driver, or dlsym.
@@ -203,6 +212,9 @@ struct LoadedLibraries::Look {
     const bool ours = base_name(info->dlpi_name).starts_with("libsluice");
     if (binding == Library::Binding::kPastUs && !ours && library.launches()) {
       look.all.note(info->dlpi_name);
+    }
+    if (const std::string_view launch = library.unhooked_launch(); !launch.empty()) {
+      look.all.note(launch.data());
     }
     return 0;
   }

@@ -35,6 +35,10 @@ inline CUstream stream_in(const CUlaunchConfig* config, CUfunction, void**, void
   return config == nullptr ? nullptr : config->hStream;
 }
 inline CUstream stream_in(CUgraphExec, CUstream stream) { return stream; }
+// cuLaunch and cuLaunchGrid have no stream: they launch into the default stream.
+inline CUstream stream_in(CUfunction) { return nullptr; }
+inline CUstream stream_in(CUfunction, int, int) { return nullptr; }
+inline CUstream stream_in(CUfunction, int, int, CUstream stream) { return stream; }
 inline CUgraphExec graph_in(CUgraphExec graph, CUstream) { return graph; }
 
 inline Work work_in(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
@@ -43,6 +47,21 @@ inline Work work_in(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigne
 }
 inline Work work_in(const CUlaunchConfig* config, CUfunction f, void**, void**) {
   return work_of(config, f);
+}
+// The block was set before, by cuFuncSetBlockShape.
+inline Work work_in(CUfunction f) { return {f, nullptr, {1, 1, 1}}; }
+inline Work work_in(CUfunction f, int width, int height) {
+  return {f, nullptr, {static_cast<unsigned>(width), static_cast<unsigned>(height), 1}};
+}
+inline Work work_in(CUfunction f, int width, int height, CUstream) {
+  return work_in(f, width, height);
+}
+inline Work work_in(const CUDA_LAUNCH_PARAMS& kernel) {
+  return {kernel.function,
+          nullptr,
+          {kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ},
+          {kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ},
+          kernel.sharedMemBytes};
 }
 inline Work work_in(CUgraphExec graph, CUstream) noexcept {
   Work work;
@@ -83,6 +102,27 @@ CUresult hook(Of<Kind::kLaunch>, Args... args) {
   }
   t_streams.caller = __builtin_return_address(0);
   return launch_slowly<entry, member>(args...);
+}
+
+/// cuLaunchCooperativeKernelMultiDevice: each kernel heeds the gate of its own device, and the call
+/// is made when all of them may run.
+template <Entry entry, auto member>
+CUresult launch_rest(CUDA_LAUNCH_PARAMS* kernels, unsigned count, unsigned flags, unsigned next) {
+  if (next >= count) return (g_process.driver.*member)(kernels, count, flags);
+  const Work work = work_in(kernels[next]);
+  Launch launch(entry, named<entry>(kernels[next].hStream), work, shm::Count::kSize);
+  if (launch.refused()) return Launch::refusal(t_streams.caller);
+  const CUresult result = launch_rest<entry, member>(kernels, count, flags, next + 1);
+  launch.done(result);
+  return result;
+}
+template <Entry entry, auto member>
+CUresult hook(Of<Kind::kLaunch>, CUDA_LAUNCH_PARAMS* kernels, unsigned count, unsigned flags) {
+  driver();
+  t_streams.caller = __builtin_return_address(0);
+  // The driver refuses more kernels than there are devices.
+  const bool readable = kernels != nullptr && count <= kMostDevices;
+  return launch_rest<entry, member>(kernels, count, flags, readable ? 0 : count);
 }
 
 // --- CopyIn -------------------------------------------------------------------------------------

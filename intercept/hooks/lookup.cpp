@@ -1,6 +1,7 @@
 #include "intercept/hooks/lookup.hpp"
 
-#include <algorithm>
+#include <dlfcn.h>
+
 #include <array>
 
 #include "intercept/client/interposer.hpp"
@@ -39,28 +40,14 @@ void* real_of(unsigned entry) noexcept {
   return nullptr;
 }
 
-/// Whether `name` is exactly that of a hooked entry.
-bool is_hooked(std::string_view name) noexcept {
-  return std::any_of(hook_table().begin(), hook_table().end(),
-                     [name](const HookEntry& entry) { return entry.name == name; });
-}
-
-/// Whether `name` is a driver entry that gives the GPU work, with or without a hook.
-bool gives_work(std::string_view name) noexcept {
-  constexpr std::array<std::string_view, 13> kWork{"cuLaunch",
-                                                   "cuLaunchGrid",
-                                                   "cuLaunchGridAsync",
-                                                   "cuLaunchKernel",
-                                                   "cuLaunchKernelEx",
-                                                   "cuLaunchCooperativeKernel",
-                                                   "cuGraphLaunch",
-                                                   "cuLaunchCooperativeKernelMultiDevice",
-                                                   "cuLaunchKernel_ptsz",
-                                                   "cuLaunchKernelEx_ptsz",
-                                                   "cuLaunchCooperativeKernel_ptsz",
-                                                   "cuGraphLaunch_ptsz",
-                                                   "cuLaunchCooperativeKernelMultiDevice_ptsz"};
-  return std::find(kWork.begin(), kWork.end(), name) != kWork.end();
+/// Whether `address` is in the library that has the driver's entries. Other libraries may have
+/// functions whose names begin as those of launches do.
+bool is_of_driver(const void* address) noexcept {
+  Dl_info about{};
+  Dl_info driver{};
+  return dladdr(address, &about) != 0 &&
+         dladdr(reinterpret_cast<const void*>(g_process.driver.cuGetProcAddress), &driver) != 0 &&
+         about.dli_fbase == driver.dli_fbase;
 }
 
 /// Whether `name` is that of a driver entry that begins a capture, also of one that this cuda.h
@@ -85,7 +72,7 @@ void* substitute(std::string_view name, void* found) noexcept {
     Line(Level::kDebug) << name << " begins captures and has no hook: launches ask the driver";
     captures_are_unseen();
   }
-  if (gives_work(name)) {
+  if (gives_work(name) && (is_hooked(name) || is_of_driver(found))) {
     g_process.unhooked.note(name);
     if (Interposer* const self = Interposer::existing()) self->show_unhooked();
   }

@@ -1,6 +1,9 @@
 #include "simgpu/driver/launch.hpp"
 
+#include <array>
 #include <cstring>
+#include <memory>
+#include <mutex>
 
 #include "simgpu/driver/capture.hpp"
 #include "simgpu/driver/driver.hpp"
@@ -89,7 +92,94 @@ bool asks_for_programmatic_edge(const CUlaunchConfig& config) {
   return false;
 }
 
+// The setup of a function: `change` gets it, and says what is wrong.
+template <class Change>
+CUresult change_setup(CUfunction f, Change change) {
+  const std::shared_ptr<Function> function = driver().functions.find(f);
+  if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  const std::lock_guard lock(function->mutex);
+  return change(function->setup);
+}
+
+CUresult set_parameter(CUfunction f, int offset, const void* value, std::size_t size) {
+  if (offset < 0 || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return change_setup(f, [&](LaunchSetup& setup) {
+    if (static_cast<std::size_t>(offset) + size > setup.parameters.size()) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    std::memcpy(setup.parameters.data() + offset, value, size);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult launch_as_set_up(CUfunction f, int width, int height, CUstream hStream) {
+  if (width <= 0 || height <= 0) return CUDA_ERROR_INVALID_VALUE;
+  LaunchSetup setup;
+  const CUresult status = change_setup(f, [&](const LaunchSetup& now) {
+    setup = now;
+    return CUDA_SUCCESS;
+  });
+  if (status != CUDA_SUCCESS) return status;
+  std::size_t size = setup.parameters.size();
+  std::array<void*, 5> extra{CU_LAUNCH_PARAM_BUFFER_POINTER, setup.parameters.data(),
+                             CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+  return launch({f, static_cast<unsigned>(width), static_cast<unsigned>(height), 1, setup.block[0],
+                 setup.block[1], setup.block[2], 0, nullptr, extra.data(), nullptr, nullptr},
+                hStream, false);
+}
+
 }  // namespace
+
+CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
+  if (x <= 0 || y <= 0 || z <= 0) return CUDA_ERROR_INVALID_VALUE;
+  return change_setup(hfunc, [&](LaunchSetup& setup) {
+    setup.block = {static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)};
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes) {
+  return change_setup(hfunc, [&](LaunchSetup& setup) {
+    setup.parameters.resize(numbytes);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuParamSeti(CUfunction hfunc, int offset, unsigned int value) {
+  return set_parameter(hfunc, offset, &value, sizeof value);
+}
+
+CUresult cuParamSetf(CUfunction hfunc, int offset, float value) {
+  return set_parameter(hfunc, offset, &value, sizeof value);
+}
+
+CUresult cuParamSetv(CUfunction hfunc, int offset, void* ptr, unsigned int numbytes) {
+  return set_parameter(hfunc, offset, ptr, numbytes);
+}
+
+CUresult cuLaunch(CUfunction f) { return launch_as_set_up(f, 1, 1, nullptr); }
+
+CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height) {
+  return launch_as_set_up(f, grid_width, grid_height, nullptr);
+}
+
+CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream) {
+  return launch_as_set_up(f, grid_width, grid_height, hStream);
+}
+
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList,
+                                              unsigned int numDevices, unsigned int /*flags*/) {
+  if (launchParamsList == nullptr || numDevices == 0) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < numDevices; ++i) {
+    const CUDA_LAUNCH_PARAMS& one = launchParamsList[i];
+    const CUresult status = launch(
+        {one.function, one.gridDimX, one.gridDimY, one.gridDimZ, one.blockDimX, one.blockDimY,
+         one.blockDimZ, one.sharedMemBytes, one.kernelParams, nullptr, nullptr, nullptr},
+        one.hStream, false);
+    if (status != CUDA_SUCCESS) return status;
+  }
+  return CUDA_SUCCESS;
+}
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
                         unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,

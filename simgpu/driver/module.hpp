@@ -1,17 +1,26 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "simgpu/driver/api.hpp"
 
 namespace sluice::simgpu {
 
 struct Context;
+
+/// What a program sets before cuLaunch, cuLaunchGrid or cuLaunchGridAsync.
+struct LaunchSetup {
+  std::array<unsigned, 3> block{1, 1, 1};
+  std::vector<std::byte> parameters;
+};
 
 struct Function {
   std::string name;
@@ -20,6 +29,8 @@ struct Function {
   bool faults = false;              // the name begins with sluice_fault
   CUmodule module = nullptr;
   std::shared_ptr<Context> context;
+  std::mutex mutex;  // guards the setup
+  LaunchSetup setup;
 };
 
 struct Module {

@@ -62,5 +62,17 @@ TEST_F(Passing, ASecondCopyOfTheDriverIsSeen) {
   EXPECT_EQ(what_passes(), "libcuda.so");
 }
 
+// Prevents: launches by an entry of a newer driver that nobody holds, counts or names, because the
+// program links it and looks nothing up.
+TEST_F(Passing, ALinkedLaunchWithoutAHookIsNamed) {
+  attach("gate");
+  catch_errors();
+  EXPECT_EQ(launch_in(open(SLUICE_FUTURE_LIBRARY, RTLD_NOW), "launch_by_call"), CUDA_SUCCESS);
+  EXPECT_EQ(what_passes(), fake::kFutureLaunch);
+  EXPECT_TRUE(eventually([&] {
+    return errors().find("cuLaunchFutureKernel has no hook") != std::string::npos;
+  })) << errors();
+}
+
 }  // namespace
 }  // namespace sluice::intercept::test

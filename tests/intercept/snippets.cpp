@@ -27,6 +27,7 @@ void** const kParams = invented<void**>(0xa000);
 void** const kExtra = invented<void**>(0xb000);
 
 CUlaunchConfig g_config{};
+std::array<CUDA_LAUNCH_PARAMS, 2> g_kernels{};
 std::array<char, 8> g_host{};
 CUgraph g_graph_out;
 CUgraphExec g_exec_out;

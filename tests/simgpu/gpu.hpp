@@ -1,5 +1,6 @@
 // The calls with which every test begins.
 #pragma once
+#define CUDA_ENABLE_DEPRECATED  // a program of CUDA 3 is tried, too
 #include <cuda.h>
 #include <gtest/gtest.h>
 

@@ -79,6 +79,41 @@ TEST_F(Basics, KernelsWithTheSpinPrefixKeepTheirDurationAndName) {
   EXPECT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
 }
 
+// Programs of CUDA 3 set the block and the arguments before the launch, and drivers still take it.
+TEST_F(Basics, LaunchesByTheOldCallsRunAsTheNewOnesDo) {
+  std::uint64_t ns = 2'000'000;
+  CUevent begin = nullptr;
+  CUevent end = nullptr;
+  ASSERT_EQ(cuEventCreate(&begin, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventCreate(&end, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuParamSetv(gpu.spin, 0, &ns, sizeof ns), CUDA_ERROR_INVALID_VALUE)
+      << "has no size yet";
+  EXPECT_EQ(cuFuncSetBlockShape(gpu.spin, 0, 1, 1), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(cuFuncSetBlockShape(gpu.spin, 32, 1, 1), CUDA_SUCCESS);
+  ASSERT_EQ(cuParamSetSize(gpu.spin, sizeof ns), CUDA_SUCCESS);
+  ASSERT_EQ(cuParamSetv(gpu.spin, 0, &ns, sizeof ns), CUDA_SUCCESS);
+  const auto length_of = [&](CUresult (*launch)(CUfunction)) {
+    EXPECT_EQ(cuEventRecord(begin, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(launch(gpu.spin), CUDA_SUCCESS);
+    EXPECT_EQ(cuEventRecord(end, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(cuEventSynchronize(end), CUDA_SUCCESS);
+    float ms = 0;
+    EXPECT_EQ(cuEventElapsedTime(&ms, begin, end), CUDA_SUCCESS);
+    return ms;
+  };
+  EXPECT_GE(length_of([](CUfunction f) { return cuLaunch(f); }), 2.0F);
+  EXPECT_GE(length_of([](CUfunction f) { return cuLaunchGrid(f, 2, 3); }), 2.0F);
+  EXPECT_GE(length_of([](CUfunction f) { return cuLaunchGridAsync(f, 2, 3, nullptr); }), 2.0F);
+  EXPECT_EQ(cuLaunchGrid(gpu.spin, 0, 1), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuLaunchGrid(nullptr, 1, 1), CUDA_ERROR_INVALID_HANDLE);
+  void* arguments[] = {&ns};
+  CUDA_LAUNCH_PARAMS kernel{gpu.spin, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments};
+  EXPECT_EQ(cuLaunchCooperativeKernelMultiDevice(&kernel, 1, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuLaunchCooperativeKernelMultiDevice(nullptr, 1, 0), CUDA_ERROR_INVALID_VALUE);
+  cuEventDestroy(begin);
+  cuEventDestroy(end);
+}
+
 TEST_F(Basics, EventsMeasureSimulatedTime) {
   CUevent begin = nullptr;
   CUevent end = nullptr;

@@ -53,7 +53,7 @@ SLUICE_SAME_RECORD(CUpti_ActivityKernel10);
 #endif
 
 /// The driver calls that can be a launch.
-constexpr std::array<CUpti_CallbackId, 8> kCalls{
+constexpr std::array<CUpti_CallbackId, 12> kCalls{
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel,
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,
@@ -61,7 +61,11 @@ constexpr std::array<CUpti_CallbackId, 8> kCalls{
     CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel,
     CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz,
     CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz};
+    CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunch,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchGrid,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchGridAsync,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernelMultiDevice};
 
 /// CUPTI's counts are signed.
 std::uint32_t unsigned_of(std::int32_t count) { return static_cast<std::uint32_t>(count); }

@@ -36,6 +36,17 @@ SLUICE_FAKE_ENTRY(cuLaunchCooperativeKernel, CUfunction, unsigned, unsigned, uns
 SLUICE_FAKE_ENTRY(cuLaunchKernelEx, const CUlaunchConfig* config, CUfunction, void**, void**) {
   return state().submit(config == nullptr ? nullptr : config->hStream, 'K');
 }
+SLUICE_FAKE_ENTRY(cuLaunch, CUfunction) { return state().submit(nullptr, 'K'); }
+SLUICE_FAKE_ENTRY(cuLaunchGrid, CUfunction, int, int) { return state().submit(nullptr, 'K'); }
+SLUICE_FAKE_ENTRY(cuLaunchGridAsync, CUfunction, int, int, CUstream stream) {
+  return state().submit(stream, 'K');
+}
+SLUICE_FAKE_ENTRY(cuLaunchCooperativeKernelMultiDevice, CUDA_LAUNCH_PARAMS* kernels, unsigned count,
+                  unsigned) {
+  for (unsigned i = 0; kernels != nullptr && i < count; ++i)
+    state().submit(kernels[i].hStream, 'K');
+  return CUDA_SUCCESS;
+}
 SLUICE_FAKE_ENTRY(cuGraphLaunch, CUgraphExec exec, CUstream handle) {
   const CUresult result = state().submit(handle, 'G');
   const CUstream_st& stream = state().stream_of(handle);

@@ -95,3 +95,8 @@ extern "C" CUresult cuStreamBeginFutureCapture(CUstream stream, CUstreamCaptureM
   const std::lock_guard lock(fake::state().mutex);
   return fake::begin_capture(stream, nullptr, mode);
 }
+
+extern "C" CUresult cuLaunchFutureKernel(CUfunction /*function*/, CUstream stream) {
+  const std::lock_guard lock(fake::state().mutex);
+  return fake::state().submit(stream, 'K');
+}

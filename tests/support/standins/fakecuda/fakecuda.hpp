@@ -57,6 +57,8 @@ inline constexpr std::uintptr_t kLoadedFunction = 0x10ad;
 /// Programs look it up.
 inline constexpr const char* kFutureBegin = "cuStreamBeginFutureCapture";
 using FutureBegin = CUresult (*)(CUstream stream, CUstreamCaptureMode mode);
+/// Another one: launches a kernel. Programs look it up, or link it.
+inline constexpr const char* kFutureLaunch = "cuLaunchFutureKernel";
 
 /// One call that reached the driver, with its arguments as words in order.
 struct Call {
@@ -131,3 +133,5 @@ SLUICE_FAKE_API std::size_t uses_of_dead_events();
 SLUICE_FAKE_API bool registered();
 
 }  // namespace fake
+
+extern "C" SLUICE_FAKE_API CUresult cuLaunchFutureKernel(CUfunction function, CUstream stream);

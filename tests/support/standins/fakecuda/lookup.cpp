@@ -10,6 +10,7 @@ struct Export {
 
 void* exported(const std::string& name) {
   if (name == kFutureBegin) return reinterpret_cast<void*>(&cuStreamBeginFutureCapture);
+  if (name == kFutureLaunch) return reinterpret_cast<void*>(&cuLaunchFutureKernel);
   static const Export kTable[] = {
 #define SLUICE_HOOK(name, kind) {#name, reinterpret_cast<void*>(&::name)},
 #define SLUICE_CALL(name) {#name, reinterpret_cast<void*>(&::name)},
