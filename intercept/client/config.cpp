@@ -84,7 +84,8 @@ bool read_switch(const char* name) {
 }  // namespace
 
 std::uint64_t memory_limit_of_environment() noexcept {
-  return shm::parse_memory_limit(variable("SLUICE_MEMORY").value_or("")).value_or(0);
+  const auto text = variable("SLUICE_MEMORY");
+  return text ? shm::parse_memory_limit(*text).value_or(shm::kLeastMemoryLimit) : 0;
 }
 
 Config read_config() {
@@ -106,8 +107,10 @@ Config read_config() {
     if (base::valid_session_name(*text)) {
       config.session = *text;
     } else {
-      Line(Level::kWarn) << "SLUICE_SESSION=" << *text << " is no session name; using default";
-      config.session = base::kDefaultSession;
+      // Not `default`: that would leave the limits of the node service.
+      config.session = base::default_session();
+      Line(Level::kWarn) << "SLUICE_SESSION=" << *text << " is no session name; using "
+                         << config.session.c_str();
     }
   } else {
     config.session = base::default_session();
@@ -141,7 +144,8 @@ Config read_config() {
   const auto memory = variable("SLUICE_MEMORY");
   if (memory && !shm::parse_memory_limit(*memory)) {
     Line(Level::kWarn) << "SLUICE_MEMORY: " << shm::check_memory_limit(std::string(*memory))
-                       << "; using none";
+                       << "; using the least limit, "
+                       << shm::memory_limit_text(shm::kLeastMemoryLimit).c_str();
   }
   if (const auto text = variable("SLUICE_WEIGHT")) {
     const auto weight = shm::parse_weight(*text);

@@ -27,10 +27,11 @@ struct Config {
 };
 
 /// Reads the SLUICE_* variables. Replaces a value that cannot be read by its default and reports it
-/// on one line: a program must run, whatever its environment says.
+/// on one line: a program must run, whatever its environment says. The default of no variable takes
+/// more than the variable can: a memory limit that cannot be read is the least limit, not none.
 Config read_config();
 
-/// SLUICE_MEMORY alone, without a line about a value that cannot be read.
+/// SLUICE_MEMORY alone, without a line about a value that cannot be read; 0: no limit.
 [[nodiscard]] std::uint64_t memory_limit_of_environment() noexcept;
 
 }  // namespace sluice::intercept

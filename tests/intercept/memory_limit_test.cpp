@@ -1,5 +1,7 @@
 // A limit of device memory, chosen by the user of any program: what is refused, and what the
 // program is told that it has.
+#include "shm/memory_limit.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -291,19 +293,32 @@ TEST_F(MemoryLimit, TheFirstRefusalIsSaid) {
       << said;
 }
 
-TEST_F(MemoryLimit, ABadLimitIsNamedAndLeftOut) {
+// Prevents: a limit with a mistake in it that leaves the program unlimited, and its neighbours
+// without memory.
+TEST_F(MemoryLimit, ABadLimitIsNamedAndIsTheLeastOne) {
   for (const char* const text : {"20", "0", "1023MiB", "17TiB", "much"}) {
     setenv("SLUICE_MEMORY", text, 1);
     std::size_t total = 0;
     EXPECT_EQ(::cuDeviceTotalMem_v2(&total, 0), CUDA_SUCCESS);
-    EXPECT_EQ(total, fake::kTotalMemory) << text;
+    EXPECT_EQ(total, shm::kLeastMemoryLimit) << text;
   }
   catch_errors();
   attach("none");
   EXPECT_NE(errors().find("SLUICE_MEMORY: 'much' is not one of 20GiB"), std::string::npos)
       << errors();
-  EXPECT_EQ(slot().memory_limit.load(), 0U);
-  EXPECT_EQ(allocate(50 * kGiB), CUDA_SUCCESS);
+  EXPECT_NE(errors().find("; using the least limit, 1GiB\n"), std::string::npos) << errors();
+  EXPECT_EQ(slot().memory_limit.load(), shm::kLeastMemoryLimit);
+  EXPECT_EQ(allocate(2 * kGiB), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(allocate(kGiB / 2), CUDA_SUCCESS);
+}
+
+TEST_F(MemoryLimit, AnEmptyVariableAndNoneAreNoLimit) {
+  for (const char* const text : {"", "none"}) {
+    setenv("SLUICE_MEMORY", text, 1);
+    std::size_t total = 0;
+    EXPECT_EQ(::cuDeviceTotalMem_v2(&total, 0), CUDA_SUCCESS);
+    EXPECT_EQ(total, fake::kTotalMemory) << text;
+  }
 }
 
 /// Nobody has chosen a limit.
