@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -26,8 +27,9 @@ class Choice : public test::BoardTest {
     add_client(3, 100, "python serve.py");
     add_client(62, 1, "python serve.py --port 8080");
   }
-  [[nodiscard]] std::vector<shm::ClientSnapshot> choose(const std::string& text) const {
-    return choose_clients(shm::take_snapshot(*board_, kNow), text);
+  [[nodiscard]] std::vector<shm::ClientSnapshot> choose(const std::string& text,
+                                                        bool all = false) const {
+    return choose_clients(shm::take_snapshot(*board_, kNow), text, all);
   }
   /// The slot of the only one, or -1.
   [[nodiscard]] int slot_of(const std::string& text) const {
@@ -55,11 +57,12 @@ TEST_F(Choice, ByPidSlotOrPartOfTheCommand) {
 // Prevents: the wrong client changed, where a word could mean two.
 TEST_F(Choice, NeverGuesses) {
   expect_refused("python",
-                 "'python' is ambiguous, name one by pid:N or slot:N:\n"
+                 "'python' is ambiguous, name one by pid:N or slot:N, or change all of them with "
+                 "--all:\n"
                  "  serve.py (pid 103, slot 3): python serve.py\n"
                  "  serve.py (pid 162, slot 62): python serve.py --port 8080\n"
                  "  train.py (pid 100, slot 0): python train.py");
-  expect_refused("serve.py", "name one by pid:N or slot:N");
+  expect_refused("serve", "name one by pid:N or slot:N");
   // In a container pids are small: one that has just gone is no slot, nor python3.
   expect_refused("3", "no client '3'");
   expect_refused("8080", "no client '8080'");
@@ -94,6 +97,23 @@ TEST_F(Choice, AWholeWordBeforeAPartOfOne) {
   EXPECT_EQ(slot_of("exp.json"), 5);
   set_name(slot(5), "other");
   expect_refused("exp.json", "'exp.json' is ambiguous");
+}
+
+// Prevents: a job of three workers that its user cannot change, because "worker" is ambiguous.
+TEST_F(Choice, ANameALabelAndAllNameSeveralProcesses) {
+  EXPECT_EQ(choose("serve.py").size(), 2U) << "workers of one name are one job";
+  EXPECT_EQ(choose("python", true).size(), 3U);
+  EXPECT_EQ(choose("slot:3", true).size(), 1U);
+  expect_refused("label:job=7", "no client 'label:job=7' in this session; there are:");
+  for (const int labelled : {0, 62}) {
+    std::strcpy(slot(labelled).label.data(), "team=vision,job=7");
+  }
+  EXPECT_EQ(choose("label:job=7").size(), 2U);
+  EXPECT_EQ(choose("label:team=vision").size(), 2U);
+  expect_refused("label:job", "no client 'label:job'");
+  expect_refused("label:job=77", "no client 'label:job=77'");
+  set_state(62, shm::SlotState::kDead, 100);
+  EXPECT_EQ(slot_of("label:job=7"), 0) << "one that ended is not changed";
 }
 
 TEST_F(Choice, TakesAllDevicesOfAProcessAndNoneThatEnded) {
@@ -255,6 +275,31 @@ TEST_F(Set, ChangesAProgramThatRuns) {
             "(microseconds)?\n");
   // The same again is no error.
   EXPECT_EQ(sluice({"set", pid, "--priority", "12"}).exit_code, 0);
+}
+
+// Prevents: a program that has stopped, or ends meanwhile, and keeps the others of its name from
+// their change.
+TEST_F(Set, ChangesAllProgramsOfANameAndSaysHowMany) {
+  const std::vector<std::unique_ptr<Process>> workers = [] {
+    std::vector<std::unique_ptr<Process>> started;
+    for (int i = 0; i < 3; ++i) started.push_back(start("device:4", "0"));
+    return started;
+  }();
+  const base::Captured all = sluice({"set", "sluice_gpu_client", "--priority", "3"});
+  EXPECT_EQ(all.exit_code, 0) << all.err;
+  EXPECT_EQ(lines_in(all.out), 4) << all.out;
+  EXPECT_TRUE(all.out.ends_with("changed 3 of 3 programs\n")) << all.out;
+  for (const auto& worker : workers) EXPECT_EQ(status_of(*worker)["priority"], 3);
+  kill(workers[1]->pid(), SIGSTOP);
+  const base::Captured most = sluice({"set", "sluice_gpu_client", "--policy", "gate"});
+  kill(workers[1]->pid(), SIGCONT);
+  EXPECT_EQ(most.exit_code, 1);
+  EXPECT_EQ(lines_in(most.err), 1) << most.err;
+  EXPECT_NE(most.err.find("is it stopped?"), std::string::npos) << most.err;
+  EXPECT_TRUE(most.out.ends_with("changed 2 of 3 programs\n")) << most.out;
+  for (const int other : {0, 2}) {
+    EXPECT_EQ(status_of(*workers[static_cast<std::size_t>(other)])["policy"], "gate");
+  }
 }
 
 // A stopped program is told so; it takes the change up when it goes on.

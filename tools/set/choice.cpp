@@ -13,6 +13,7 @@ namespace sluice::tools {
 namespace {
 
 constexpr std::size_t kCommand = 40;  ///< Columns of a command in a list.
+constexpr std::string_view kLabel = "label:";
 
 using Clients = std::vector<shm::ClientSnapshot>;
 using Which = std::function<bool(const shm::ClientSnapshot&)>;
@@ -59,6 +60,11 @@ bool has_whole(const std::string& field, const std::string& text) {
   return false;
 }
 
+bool has_label(const shm::ClientSnapshot& client, std::string_view label) {
+  return std::any_of(client.labels.begin(), client.labels.end(),
+                     [label](const auto& own) { return own.first + "=" + own.second == label; });
+}
+
 /// All clients that `text` could mean.
 Clients candidates(const shm::Snapshot& snapshot, const std::string& text) {
   const auto pid_is = [](std::uint32_t pid) {
@@ -69,6 +75,11 @@ Clients candidates(const shm::Snapshot& snapshot, const std::string& text) {
         [slot](const shm::ClientSnapshot& client) { return client.slot == static_cast<int>(slot); };
   };
   const std::string_view view = text;
+  if (view.starts_with(kLabel)) {
+    return those(snapshot.clients, [label = view.substr(kLabel.size())](const auto& client) {
+      return has_label(client, label);
+    });
+  }
   if (view.starts_with("pid:")) {
     if (const auto pid = number_in(view.substr(4))) return those(snapshot.clients, pid_is(*pid));
   }
@@ -92,29 +103,29 @@ std::string describe(const shm::ClientSnapshot& client) {
 }
 
 std::vector<shm::ClientSnapshot> choose_clients(const shm::Snapshot& snapshot,
-                                                const std::string& text) {
+                                                const std::string& text, bool all) {
   if (text.empty()) throw base::UsageError("no client is named by ''");
   const Clients found = candidates(snapshot, text);
   const Clients living = those(found, lives);
   if (found.empty()) {
-    const Clients all = those(snapshot.clients, lives);
+    const Clients others = those(snapshot.clients, lives);
     throw base::UsageError("no client '" + text + "' in this session" +
-                           (all.empty() ? "; it has none" : "; there are:" + list_of(all)));
+                           (others.empty() ? "; it has none" : "; there are:" + list_of(others)));
   }
   if (living.empty()) throw base::UsageError("client '" + text + "' has ended:" + list_of(found));
-  if (of_one_process(living)) return living;
+  if (all || text.starts_with(kLabel) || of_one_process(living)) return living;
   // The most exact match wins: a client named "critical" is found next to "most_critical", and
   // train.py next to pretrain.py.
-  const Which named = [&](const auto& client) { return client.name == text; };
-  const Which whole = [&](const auto& client) {
+  const Clients named = those(living, [&](const auto& client) { return client.name == text; });
+  if (!named.empty()) return named;  // workers of one name are one job to their user
+  const Clients whole = those(living, [&](const auto& client) {
     return has_whole(client.name, text) || has_whole(client.command, text);
-  };
-  for (const Which& exact : {named, whole}) {
-    const Clients chosen = those(living, exact);
-    if (!chosen.empty() && of_one_process(chosen)) return chosen;
-  }
+  });
+  if (!whole.empty() && of_one_process(whole)) return whole;
   throw base::UsageError("'" + text +
-                         "' is ambiguous, name one by pid:N or slot:N:" + list_of(living));
+                         "' is ambiguous, name one by pid:N or slot:N, or change all of them with "
+                         "--all:" +
+                         list_of(living));
 }
 
 }  // namespace sluice::tools

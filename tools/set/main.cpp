@@ -2,7 +2,9 @@
 // client.
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/command_line.hpp"
@@ -38,6 +40,7 @@ struct Options {
   std::string memory;
   std::string weight;
   std::string session = base::default_session();
+  bool all = false;
   bool json = false;
 };
 
@@ -52,7 +55,8 @@ struct UsageOfSet : CLI::Formatter {
 void add_options(CLI::App& app, Options& options) {
   app.formatter(std::make_shared<UsageOfSet>());
   app.add_option("CLIENT", options.client,
-                 "Its name, its pid, slot:N, or a part of its command that no other client has")
+                 "A name (all programs of that name), a pid, slot:N, label:KEY=VALUE (all programs "
+                 "with the label), or a part of a command that no other client has")
       ->required();
   app.add_option("--policy", options.policy,
                  "How it gives way to higher priorities: " + std::string(shm::kPolicyForms))
@@ -79,6 +83,7 @@ void add_options(CLI::App& app, Options& options) {
          "Its part of the GPU among programs of its priority: " + std::string(shm::kWeightForms))
       ->type_name("N")
       ->check(shm::check_weight);
+  app.add_flag("--all", options.all, "Change every client that has the part, if several do");
   base::add_session_option(app, options.session);
   app.add_flag("--json", options.json, "Print JSON");
   app.footer(
@@ -87,11 +92,13 @@ void add_options(CLI::App& app, Options& options) {
       "holds within about 20 ms. A memory limit below what the client holds takes nothing away:\n"
       "further allocations fail until it fits. A process on several GPUs is changed on all of "
       "them,\n"
-      "unless it is named by slot:N.\n\nExamples:\n"
+      "unless it is named by slot:N. Settings are of each process: three programs with a memory\n"
+      "limit of 20GiB may hold 60GiB.\n\nExamples:\n"
       "  sluice set train.py --policy device:400us\n"
       "  sluice set 4711 --priority 5\n"
       "  sluice set serve --target p99=50ms\n"
       "  sluice set train.py --memory 20GiB\n"
+      "  sluice set label:job=4711 --priority 0\n"
       "  sluice set slot:3 --policy device:8 --priority 0 --session b\n\n"
       "Exit codes: 1: no such session, no controller answers, or the client does not react (is it\n"
       "stopped?); 2: wrong usage, no such client.");
@@ -175,6 +182,45 @@ void set_one(const Options& options, const Settings& settings, const shm::Snapsh
   }
 }
 
+std::size_t processes_of(const std::vector<shm::ClientSnapshot>& clients) {
+  std::set<std::uint32_t> pids;
+  for (const shm::ClientSnapshot& client : clients) pids.insert(client.pid);
+  return pids.size();
+}
+
+/// Changes the clients that are named. Among several processes, one that fails keeps no other from
+/// its change; a line says how many were changed. Returns the exit code.
+int set_named(const Options& options, const Settings& settings, Json& told) {
+  const shm::Snapshot snapshot = look_at(options.session);
+  const auto clients = choose_clients(snapshot, options.client, options.all);
+  if (processes_of(clients) == 1) {
+    for (const auto& client : clients) set_one(options, settings, snapshot, client, told);
+    return base::kExitFine;
+  }
+  std::vector<shm::ClientSnapshot> changed;
+  int exit_code = base::kExitFine;
+  std::string said;  // a fault of the session is one line, not one for each client
+  const auto fails = [&](int code, const std::string& line) {
+    if (exit_code == base::kExitFine) exit_code = code;
+    if (std::exchange(said, line) != line) base::print_error(kName, line);
+  };
+  for (const shm::ClientSnapshot& client : clients) {
+    try {
+      set_one(options, settings, snapshot, client, told);
+      changed.push_back(client);
+    } catch (const base::UsageError& error) {
+      fails(base::kExitUsage, error.what());
+    } catch (const base::RunError& error) {
+      fails(base::kExitFailed, error.what());
+    }
+  }
+  if (!options.json) {
+    std::cout << "changed " << processes_of(changed) << " of " << processes_of(clients)
+              << " programs\n";
+  }
+  return exit_code;
+}
+
 int set(int argc, char** argv) {
   CLI::App app("Give a running client another priority, policy, target, memory limit or weight.",
                kName);
@@ -196,18 +242,16 @@ int set(int argc, char** argv) {
         "nothing to change: give --policy, --priority, --target, --slice, --memory or --weight");
   }
   Json told{{"session", options.session}, {"clients", Json::array()}};
+  int exit_code = base::kExitFine;
   try {
-    const shm::Snapshot snapshot = look_at(options.session);
-    for (const shm::ClientSnapshot& client : choose_clients(snapshot, options.client)) {
-      set_one(options, settings, snapshot, client, told["clients"]);
-    }
+    exit_code = set_named(options, settings, told["clients"]);
   } catch (const shm::NoBoard&) {
     throw no_session(options.session);
   }
   if (options.json) {
     std::cout << base::json_text(told, 2) << '\n';
   }
-  return base::kExitFine;
+  return exit_code;
 }
 
 }  // namespace
