@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/fd.hpp"
 
 /// Command-line parsing that all our programs share.
 namespace sluice::base {
@@ -63,6 +64,7 @@ void add_gpu_option(CLI::App& app, GpuChoice& choice);
 
 template <class Body>
 int run_program(std::string_view name, Body body) {
+  hold_standard_files();
   try {
     return code_after_output(name, body());
   } catch (const UsageError& error) {

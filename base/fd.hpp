@@ -72,4 +72,15 @@ class StandardFiles {
   std::array<int, 3> taken_{-1, -1, -1};
 };
 
+/// For the whole life of a program: descriptors 0 to 2 that it was started without stay as good as
+/// closed, reads and writes fail, but no file that it opens gets their numbers, and with it what
+/// the program prints. The programs that it becomes or starts find them closed.
+inline void hold_standard_files() noexcept {
+  for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(file, F_GETFD) >= 0) continue;
+    const int held = open("/dev/null", (file == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+    if (held > STDERR_FILENO) close(held);  // another thread was faster
+  }
+}
+
 }  // namespace sluice::base

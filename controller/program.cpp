@@ -18,6 +18,7 @@
 #include "base/clock.hpp"
 #include "base/command_line.hpp"
 #include "base/error.hpp"
+#include "base/fd.hpp"
 #include "base/install.hpp"
 #include "controller/http_server.hpp"
 #include "controller/lookout.hpp"
@@ -141,7 +142,9 @@ void serve(Daemon& daemon, const ProgramOptions& options, const std::string& ses
 
 void run_program(const std::string& name, const ProgramOptions& options,
                  const std::function<void()>& body) {
+  base::hold_standard_files();
   signal(SIGPIPE, SIG_IGN);  // the reader of a log pipe may be gone
+  signal(SIGXFSZ, SIG_IGN);  // with `ulimit -f`, a file cannot grow, and the error says so
   signal(SIGTTOU, SIG_IGN);  // as a background job of a terminal with `stty tostop`
   try {
     start_log(options.log_level);

@@ -2,6 +2,11 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "tests/support/forked_child.hpp"
 
 namespace sluice::base {
 namespace {
@@ -34,6 +39,24 @@ TEST(Fd, ClosesOnce) {
   ASSERT_EQ(other.get(), number);
   fd.reset();
   EXPECT_TRUE(is_open(number));
+}
+
+// Prevents: `sluice gpus 1>&-`, whose text went into the file that got the number 1, with exit code
+// 0.
+TEST(HoldStandardFiles, AClosedOneIsNoFileOfOursAndTakesNothing) {
+  test::ForkedChild child([] {
+    close(STDIN_FILENO);
+    close(STDOUT_FILENO);
+    hold_standard_files();
+    const int next = open_null();
+    char byte = 0;
+    const bool fails = write(STDOUT_FILENO, "x", 1) == -1 && errno == EBADF &&
+                       read(STDIN_FILENO, &byte, 1) == -1 && errno == EBADF;
+    const bool closes = (fcntl(STDOUT_FILENO, F_GETFD) & FD_CLOEXEC) != 0;
+    const bool kept = (fcntl(STDERR_FILENO, F_GETFD) & FD_CLOEXEC) == 0;
+    return next > STDERR_FILENO && fails && closes && kept ? 0 : 1;
+  });
+  EXPECT_EQ(child.wait(), 0);
 }
 
 }  // namespace

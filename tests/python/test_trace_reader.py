@@ -1,6 +1,7 @@
 """The reader of traces: what it takes, and what it makes of traces of killed processes."""
 
 import json
+import random
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ pytest.importorskip("pandas", reason="./x reports fetches it")
 from sluice_tools.errors import CommandError
 from sluice_tools.trace import format as fmt
 from sluice_tools.trace import records, spill
+from sluice_tools.trace.cli import main
 from sluice_tools.trace.lanes import Lanes
 from sluice_tools.trace.reader import Client, read_run
 from trace_files import BEGIN_NS, REALTIME_NS, SCHEMA, TraceFile, header_page, log_line
@@ -353,3 +355,38 @@ def test_simulated_without_a_log(tmp_path):
     write_log(tmp_path, ["this is no log\n"])
     client = Client(tmp_path / "5.sltrace", gpu_log=tmp_path / "gpu.log")
     assert "gpu.log" in refused(1, client.execs)
+
+
+def damaged(content: bytes, draw: random.Random) -> bytes:
+    """The file with some bytes of another value: anywhere, or only in the description of the records, as text."""
+    page = bytearray(content)
+    text = page.index(b"\0", fmt.SCHEMA_OFFSET) - fmt.SCHEMA_OFFSET
+    for _ in range(draw.choice((1, 3, 30))):
+        if draw.random() < 0.5:
+            place = fmt.SCHEMA_OFFSET + draw.randrange(text)
+            page[place] = draw.choice(b": \nabnuikfSV0123456789,|<")
+        else:
+            page[draw.randrange(len(fmt.MAGIC), len(page))] = draw.randrange(256)
+    if draw.random() < 0.2:
+        page[len(fmt.MAGIC) : fmt.HEADER_SIZE] = draw.randbytes(fmt.HEADER_SIZE - len(fmt.MAGIC))
+    return bytes(page)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_files_are_read_or_refused_in_one_line(tmp_path, seed, capsys):
+    """Prevents: a traceback, whatever bytes a file has."""
+    draw = random.Random(seed)
+    trace = TraceFile(4711)
+    trace.record(fmt.LAUNCH, correlation=1, begin=10, end=20)
+    trace.record(fmt.EXEC, correlation=1, begin=30, end=40)
+    trace.record(fmt.HOLD, flags=1, correlation=2, begin=50, end=60)
+    trace.record(fmt.JOB_BEGIN, correlation=1, begin=5)
+    trace.record(fmt.CLOCK, begin=70, end=80)
+    trace.write(tmp_path)
+    [path] = tmp_path.glob("*.sltrace")
+    whole = path.read_bytes()
+    for _ in range(150):
+        path.write_bytes(damaged(whole, draw))
+        code = main([str(tmp_path)])
+        said = capsys.readouterr().err
+        assert (code, said) == (0, "") or (code == 1 and said.count("\n") == 1), said

@@ -42,20 +42,22 @@ namespace {
   _exit(ignored == sizeof(error) ? 1 : 2);
 }
 
-/// Forks twice and returns the grandchild's pid, which init will reap.
+/// Forks twice and returns the grandchild's pid, which init will reap; a negative errno on failure.
 pid_t spawn_detached(char* const* argv, int log, int report) {
   std::array<int, 2> pid_pipe{};
-  if (pipe2(pid_pipe.data(), O_CLOEXEC) != 0) return -1;
+  if (pipe2(pid_pipe.data(), O_CLOEXEC) != 0) return -errno;
   const pid_t child = fork();
+  const int error = errno;
   if (child == 0) {
-    const pid_t daemon = fork();
+    pid_t daemon = fork();
     if (daemon == 0) become_daemon(argv, log, report);
+    if (daemon < 0) daemon = -errno;
     const ssize_t written = write(pid_pipe[1], &daemon, sizeof(daemon));
     _exit(written == sizeof(daemon) ? 0 : 1);
   }
   close(pid_pipe[1]);
-  pid_t daemon = -1;
-  if (read(pid_pipe[0], &daemon, sizeof(daemon)) != sizeof(daemon)) daemon = -1;
+  pid_t daemon = -error;
+  if (child > 0 && read(pid_pipe[0], &daemon, sizeof(daemon)) != sizeof(daemon)) daemon = -ECHILD;
   close(pid_pipe[0]);
   if (child > 0) waitpid(child, nullptr, 0);
   return daemon;
@@ -75,7 +77,7 @@ Daemon::Daemon(std::vector<std::string> args, bool log_to_stderr) {
   if (log_ >= 0) fcntl(log_, F_SETFL, O_APPEND);
   pid_ = spawn_detached(argv.data(), log_, report[1]);
   close(report[1]);
-  int error = pid_ < 0 ? EAGAIN : 0;
+  int error = pid_ < 0 ? -pid_ : 0;
   if (pid_ > 0) {
     pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0U));
     // End of file if exec succeeded, else an errno.

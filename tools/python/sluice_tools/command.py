@@ -48,6 +48,9 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 
 def _run(command: str, job) -> int:
+    if sys.stdout is None:  # closed: Python would print nothing, and call that success
+        print(f"sluice {command}: standard output is closed; to print nothing, write >/dev/null", file=sys.stderr)
+        return EXIT_FAILED
     codecs.register_error("plain", _plain)
     encoding = locale.nl_langinfo(locale.CODESET)  # the launcher's -X utf8 hides it
     for stream in (sys.stdout, sys.stderr):

@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import json
 import os
+import re
 from pathlib import Path
 
 from sluice_tools.command import run_command
@@ -11,6 +12,9 @@ from sluice_tools.doctor.checks import CHECKS, PROBLEM, Finding, Surroundings, d
 from sluice_tools.doctor.slices import answer_for, slices
 from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, Parser
 
+# As base/session.cpp has it.
+_SESSION = r"(?!\.)[A-Za-z0-9_.-]{1,32}(?<!\.)"
+_SESSION_FORM = "1 to 32 of A-Z a-z 0-9 _ - and inner dots"
 _EXAMPLES = """\
 examples:
   sluice doctor
@@ -63,7 +67,10 @@ def examine(about: Surroundings) -> list[Finding]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.session and not re.fullmatch(_SESSION, options.session):
+        parser.error(f"--session: '{options.session}' cannot name a session: {_SESSION_FORM}")
 
     def job() -> int:
         program = Path(os.environ["SLUICE_PROGRAM"]).resolve()

@@ -24,6 +24,20 @@ EXEC_NONE, EXEC_CUPTI, EXEC_SIMULATOR = 0, 1, 2
 HOLDS = {1: "gate", 2: "event group", 3: "sync point", 4: "run ahead"}
 
 
+# The fields that a reader needs, and the kinds of numpy that they may have. A file may have more.
+_WHOLE, _REAL, _BYTES = "iu", "f", "SV"
+_NEEDED = {
+    "header": dict.fromkeys(("record_size", "pid", "priority", "simulated", "exec_source"), _WHOLE)
+    | dict.fromkeys(("begin_monotonic_ns", "begin_realtime_ns", "lost"), _WHOLE)
+    | {"time_scale": _REAL}
+    | dict.fromkeys(("policy", "command", "note", "device_uuid"), _BYTES),
+    "record": dict.fromkeys(
+        ("kind", "flags", "thread", "begin_ns", "end_ns", "correlation", "stream", "a", "b", "name"), _WHOLE
+    ),
+    "name": dict.fromkeys(("kind", "part", "length", "name"), _WHOLE) | dict.fromkeys(("text", "text_goes_on"), _BYTES),
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class Schema:
     """What a header page says of itself and of the file behind it."""
@@ -38,10 +52,14 @@ class Schema:
         """Raises ValueError where the text describes no such file."""
         lines = dict(line.split(" ", 1) for line in text.splitlines())
         try:
-            dtypes = {key: cls._dtype(lines[key]) for key in ("header", "record", "name")}
+            dtypes = {key: cls._dtype(lines[key]) for key in _NEEDED}
             entries = tuple(lines["entries"].split())
-        except (KeyError, TypeError) as error:
+        except (LookupError, TypeError, SyntaxError) as error:
             raise ValueError(f"no description of {error}") from None
+        for key, needed in _NEEDED.items():
+            for name, kinds in needed.items():
+                if name not in (dtypes[key].names or ()) or dtypes[key][name].kind not in kinds:
+                    raise ValueError(f"no {name} in its {key}")
         if dtypes["record"].itemsize != dtypes["name"].itemsize:
             raise ValueError("records and names of different sizes")
         return cls(entries=entries, **dtypes)
