@@ -187,6 +187,16 @@ def test_a_board_that_cannot_be_read_is_a_problem(machine):
     assert (found.level, found.said) == (PROBLEM, "the board has layout 9")
 
 
+@pytest.mark.parametrize("status", (NO_SESSION, STATUS))
+def test_a_session_that_is_only_of_this_container_is_a_warning(machine, status):
+    """Prevents: "ok" three times in two containers whose programs run ungated next to each other."""
+    machine.answer("status", {**status, "apart": "a pid namespace of its own"}, "no session" if not status else "")
+    found = machine.findings("session")[0]
+    assert found.level == WARNING and "only of this container (a pid namespace" in found.said
+    machine.answer("status", {**status, "apart": None})
+    assert machine.one("session").level == OK
+
+
 def test_a_dead_controller_is_a_problem(machine):
     machine.answer("status", {**STATUS, "controller": {"pid": 5, "alive": False}})
     found = machine.one("session")
@@ -249,6 +259,25 @@ def test_an_interposer_that_cannot_be_loaded_is_a_problem(machine, content):
 def test_a_path_with_a_blank_is_a_problem(tmp_path):
     found = Machine(tmp_path / "with blank").one("preload")
     assert found.level == PROBLEM and "a blank or a colon" in found.said
+
+
+@pytest.mark.parametrize("where", ("variable", "file"))
+def test_an_interposer_of_somebody_else_is_a_warning(machine, where):
+    """It sees no launch: ours calls the driver itself."""
+    other = machine.folder / "libother.so"
+    source = b"int cuLaunchKernel(void) { return 0; }" if where == "variable" else b"int cuLaunchKernel;"
+    subprocess.run(["cc", "-shared", "-o", other, "-x", "c", "-"], input=source, check=True)
+    harmless = machine.folder / "libharmless.so"
+    caller = b"int cuLaunchKernel(void); int call(void) { return cuLaunchKernel(); }"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", harmless, "-x", "c", "-"], input=caller, check=True)
+    listed = f"{harmless}:/nonexistent.so {machine.library} {other}"
+    if where == "variable":
+        machine.environment["LD_PRELOAD"] = listed
+    else:
+        (machine.folder / "etc").mkdir()
+        (machine.folder / "etc/ld.so.preload").write_text(listed)
+    found, _ = machine.findings("preload")
+    assert found.level == WARNING and str(other) in found.said and "past it" in found.said
 
 
 def test_the_interposer_of_another_installation_is_a_warning(machine):
@@ -348,6 +377,15 @@ def test_the_text_and_the_exit_code(machine, monkeypatch, capsys):
     assert main(["--gpu", "sim", "--json"]) == 1
     found = {finding["check"]: finding for finding in json.loads(capsys.readouterr().out)}
     assert found["preload"]["level"] == PROBLEM and set(found["preload"]) == {"check", "level", "said", "todo"}
+
+
+@pytest.mark.parametrize("name", ("a b", "a/b", ".a", "a.", "x" * 33))
+def test_a_name_that_no_session_has_is_wrong_usage(monkeypatch, capsys, name):
+    with pytest.raises(SystemExit) as end:
+        main(["--session", name])
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and f"'{name}' cannot name a session" in said
 
 
 def test_what_to_do_has_a_line_of_its_own(machine):

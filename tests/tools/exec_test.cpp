@@ -15,6 +15,7 @@
 #include "shm/messages.hpp"
 #include "shm/session.hpp"
 #include "tests/support/controller.hpp"
+#include "tests/support/temp_folder.hpp"
 #include "tests/tools/command.hpp"
 
 namespace sluice::test {
@@ -284,6 +285,106 @@ TEST_F(Exec, RunsTheProgramThoughNoControllerCanBeStarted) {
   EXPECT_NE(result.err.find("could not be started: /dev/shm/sluice."), std::string::npos)
       << result.err;
   EXPECT_TRUE(result.err.ends_with("; the program runs ungated\n")) << result.err;
+}
+
+// Prevents: "ended without a message" and "resource temporarily unavailable" where a limit of the
+// shell is the reason.
+TEST_F(Exec, ALimitOfTheShellIsTheReasonThatItNames) {
+  const auto under_limit = [&](const std::string& limit) {
+    std::string line = "ulimit " + limit + " && exec";
+    for (const std::string& word :
+         sluice_command({"exec", "--priority", "0", "--", "echo", "ran"})) {
+      line += " '" + word + "'";
+    }
+    return Process({"/bin/sh", "-c", line}).finish();
+  };
+  for (const auto& [limit, reason] : {std::pair{"-f 8", "File too large"},
+                                      std::pair{"-f 0", "ulimit -f limits its files to 0 bytes"},
+                                      std::pair{"-n 6", "Too many open files"}}) {
+    const base::Captured result = under_limit(limit);
+    EXPECT_EQ(result.exit_code, 0) << limit;
+    EXPECT_EQ(result.out, "ran\n") << limit;
+    EXPECT_EQ(lines_in(result.err), 1) << result.err;
+    EXPECT_NE(result.err.find(reason), std::string::npos) << limit << ": " << result.err;
+    EXPECT_TRUE(result.err.ends_with("; the program runs ungated\n")) << result.err;
+    EXPECT_EQ(controller_pid(), 0);
+    EXPECT_FALSE(std::filesystem::exists(board_file())) << "nothing is left behind";
+  }
+}
+
+// Prevents: what is printed goes into a file of ours that got the number 1, and is reported as
+// done.
+TEST_F(Exec, AClosedStandardOutputIsAFailureAndStaysClosedForTheProgram) {
+  const auto closed = [&](const Args& command, const std::string& redirection) {
+    std::string line = "exec";
+    for (const std::string& word : sluice_command(command)) line += " '" + word + "'";
+    return Process({"/bin/sh", "-c", line + " " + redirection}).finish();
+  };
+  const base::Captured lost = closed({"gpus", "--gpu", "sim", "--json"}, "1>&-");
+  EXPECT_EQ(lost.exit_code, 1);
+  EXPECT_EQ(lines_in(lost.err), 1) << lost.err;
+  const base::Captured program = closed(
+      {"exec", "--priority", "0", "--", "sh", "-c", "[ ! -e /proc/$$/fd/1 ] && exit 7"}, "1>&-");
+  EXPECT_EQ(program.exit_code, 7) << program.err;
+}
+
+// Prevents: a program in a container that runs ungated with its limits on the command line only.
+TEST_F(Exec, SaysThatAClientOfAnEngineHandsTheProgramOver) {
+  const TempFolder folder;
+  const std::string docker = folder.file("docker");  // the real one is static, too
+  std::filesystem::copy_file(SLUICE_TEST_STATIC_PROGRAM, docker);
+  const base::Captured result = exec({"--priority", "0"}, {docker, "run", "IMAGE"});
+  EXPECT_EQ(result.exit_code, 1) << "that of the program";
+  EXPECT_EQ(lines_in(result.err), 1) << result.err;
+  EXPECT_NE(result.err.find("sluice exec: docker gives the settings to no program"),
+            std::string::npos)
+      << result.err;
+  EXPECT_EQ(exec({"--priority", "0", "--log-level", "off"}, {docker}).err, "");
+}
+
+// Prevents: another tool of the same kind that sees no launch, and nobody says so.
+TEST_F(Exec, SaysThatItPassesAnotherInterposerBy) {
+  setenv("LD_PRELOAD", SLUICE_TEST_SECOND_INTERPOSER, 1);
+  const base::Captured result = exec({"--priority", "0"}, {"true"});
+  unsetenv("LD_PRELOAD");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err, "sluice exec: " SLUICE_TEST_SECOND_INTERPOSER
+                        " is preloaded and hooks launches, too: Sluice calls the driver past it\n");
+}
+
+// Prevents: two containers with a controller each, whose programs run ungated next to each other.
+TEST_F(Exec, OnceSaysThatItsSessionIsOnlyOfTheContainer) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to make a container";
+  // The second one finds the controller of the first.
+  Args nested = sluice_command({"exec", "--priority", "0", "--"});
+  for (const std::string& word : sluice_command({"exec", "--priority", "0", "--", "true"})) {
+    nested.push_back(word);
+  }
+  std::string inner;
+  for (const std::string& word : nested) inner += " '" + word + "'";
+  for (const char* kind : {"-m", "-m -i", "-m -p -f --mount-proc"}) {
+    const base::Captured result =
+        Process({"/bin/sh", "-c",
+                 "exec unshare --propagation private " + std::string(kind) +
+                     " sh -c \"mount -t tmpfs tmpfs /dev/shm &&" + inner + "\""})
+            .finish();
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(lines_in(result.err), 1) << kind << ": " << result.err;
+    EXPECT_NE(result.err.find("session " + session_ + " is only of this container"),
+              std::string::npos)
+        << kind << ": " << result.err;
+  }
+}
+
+// Prevents: "no such file" of a file that is there.
+TEST_F(Exec, NamesTheInterpreterThatIsMissing) {
+  const TempFolder folder;
+  const std::string script = folder.write("script", "#!/nonexistent/python3\n");
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  const base::Captured result = exec({"--priority", "0", "--log-level", "off"}, {script});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.err, "sluice exec: cannot run " + script +
+                            ": it is started by /nonexistent/python3, which is missing\n");
 }
 
 // Prevents: the controller of a login shell that a cron job or a service of the same user does not

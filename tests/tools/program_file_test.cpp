@@ -147,6 +147,22 @@ TEST_F(ProgramFileTest, AProgramOfMuslGetsNoPreload) {
   EXPECT_NE(reach.warning.find("it uses musl"), std::string::npos) << reach.warning;
 }
 
+// Prevents: another interposer that silently sees no launch, because ours calls the driver itself.
+TEST_F(ProgramFileTest, ALibraryThatHooksLaunchesIsNamed) {
+  const auto defines = [](const std::string& path, const std::string& name) {
+    const base::Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    return defines_symbol(file.get(), name);
+  };
+  EXPECT_TRUE(defines(SLUICE_TEST_SECOND_INTERPOSER, "cuLaunchKernel"));
+  EXPECT_FALSE(defines(SLUICE_TEST_SECOND_INTERPOSER, "cuLaunch"));
+  EXPECT_FALSE(defines(SLUICE_TEST_CLIENT, "cuLaunchKernel")) << "it only calls it";
+  EXPECT_FALSE(defines("/nonexistent", "cuLaunchKernel"));
+  std::string bytes = test::read_file(SLUICE_TEST_SECOND_INTERPOSER);
+  for (std::size_t size = 0; size < bytes.size(); size += 1 + size / 7) {
+    EXPECT_NO_THROW(defines(put("cut", bytes.substr(0, size)), "cuLaunchKernel"));
+  }
+}
+
 TEST(GrantOf, IsWhatMakesTheLoaderIgnoreThePreload) {
   const Caller user{1000, 1000, false};
   struct stat plain {};

@@ -1,5 +1,6 @@
 #include "tools/exec/controller.hpp"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -7,6 +8,7 @@
 #include <thread>
 
 #include "base/command_line.hpp"
+#include "base/container.hpp"
 #include "base/node_service.hpp"
 #include "shm/messages.hpp"
 #include "shm/no_controller.hpp"
@@ -56,13 +58,18 @@ bool may_be_ending(int error) { return error == EPIPE || error == ECONNRESET; }
 
 std::string complaint_of(const Daemon& daemon) {
   const std::string words = base::printed_error("sluice controller", daemon.last_words());
-  return words.empty() ? "it ended without a message" : words;
+  if (!words.empty()) return words;
+  rlimit files{};
+  const bool limited = getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur != RLIM_INFINITY;
+  return limited ? "it ended without a message (ulimit -f limits its files to " +
+                       std::to_string(files.rlim_cur) + " bytes)"
+                 : "it ended without a message";
 }
 
 /// Starts a controller and takes the lease as soon as the controller answers. Throws
-/// base::RunError.
+/// base::RunError. `started` becomes whether it is this controller that answers.
 LeaseResult start_and_take_lease(const base::Install& install, const std::string& session,
-                                 const std::string& log_level, bool log_to_stderr) {
+                                 const std::string& log_level, bool log_to_stderr, bool& started) {
   Daemon daemon({install.subcommand("controller"), "--session", session, "--exit-when-idle",
                  "--log-level", log_level},
                 log_to_stderr);
@@ -70,7 +77,10 @@ LeaseResult start_and_take_lease(const base::Install& install, const std::string
   bool ended = false;
   for (;;) {
     LeaseResult result = take_lease(shm::socket_path(session));
-    if (result.answered) return result;
+    if (result.answered) {
+      started = !ended;
+      return result;
+    }
     if (!ended && daemon.ended()) {
       // Two `sluice exec` started controllers at the same moment. The other controller is about to
       // answer.
@@ -85,9 +95,10 @@ LeaseResult start_and_take_lease(const base::Install& install, const std::string
   }
 }
 
-/// What is wrong with the session's controller; empty if nothing is.
+/// What is wrong with the session's controller; empty if nothing is. `started` becomes whether it
+/// was started here.
 std::string fault_of_controller(const base::Install& install, const std::string& session,
-                                const std::string& log_level, bool log_to_stderr) {
+                                const std::string& log_level, bool log_to_stderr, bool& started) {
   try {
     LeaseResult result = take_lease(shm::socket_path(session));
     const Clock::time_point deadline = Clock::now() + kOtherControllerLimit;
@@ -101,7 +112,7 @@ std::string fault_of_controller(const base::Install& install, const std::string&
       result.answered = false;
     }
     if (!result.answered && nobody_listens(result.error) && !is_node) {
-      result = start_and_take_lease(install, session, log_level, log_to_stderr);
+      result = start_and_take_lease(install, session, log_level, log_to_stderr, started);
     }
     if (!result.answered) return shm::why_no_controller(result.error, session);
     return result.complaint.empty() ? std::string() : "the controller refuses: " + result.complaint;
@@ -114,9 +125,15 @@ std::string fault_of_controller(const base::Install& install, const std::string&
 
 std::string ensure_controller(const base::Install& install, const std::string& session,
                               const std::string& log_level, bool log_to_stderr) {
-  const std::string fault = fault_of_controller(install, session, log_level, log_to_stderr);
-  if (fault.empty()) return {};
-  return "session " + session + ": " + fault + "; the program runs ungated";
+  bool started = false;
+  const std::string fault =
+      fault_of_controller(install, session, log_level, log_to_stderr, started);
+  if (!fault.empty()) return "session " + session + ": " + fault + "; the program runs ungated";
+  const std::string apart = started ? base::separation() : std::string();
+  if (apart.empty()) return {};
+  return "session " + session + " is only of this container (" + apart +
+         "): it holds no program outside, and none outside holds it; sluice cdi, or --ipc=host "
+         "--pid=host, shares the session";
 }
 
 }  // namespace sluice::tools

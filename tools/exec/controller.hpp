@@ -11,7 +11,8 @@ namespace sluice::tools {
 /// /proc/PID/fd/2 shows.
 ///
 /// Never fails: a program must run whatever is wrong with the controller. Returns the warning that
-/// says why the program runs ungated, or nothing.
+/// says why the program runs ungated, or, from the one that starts a controller in a container,
+/// that programs outside of it are not in the session; or nothing.
 [[nodiscard]] std::string ensure_controller(const base::Install& install,
                                             const std::string& session,
                                             const std::string& log_level, bool log_to_stderr);

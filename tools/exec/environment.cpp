@@ -1,9 +1,17 @@
 #include "tools/exec/environment.hpp"
 
+#include <fcntl.h>
+
+#include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <sstream>
 
 #include "base/child.hpp"
 #include "base/command_line.hpp"
+#include "base/fd.hpp"
+#include "tools/exec/program_file.hpp"
 
 namespace sluice::tools {
 namespace {
@@ -66,6 +74,19 @@ std::string preload_with_interposer(const base::Install& install) {
                          library.string() + "'; install elsewhere");
   }
   return with_in_front(current(kPreload), library, kPreloadSeparators);
+}
+
+std::string passed_by(const base::Install& install, const std::string& preload) {
+  std::ifstream system("/etc/ld.so.preload");
+  std::string list = preload + " " + std::string(std::istreambuf_iterator<char>(system), {});
+  std::replace(list.begin(), list.end(), ':', ' ');
+  std::istringstream names(list);
+  for (std::string name; names >> name;) {
+    const bool ours = std::filesystem::path(name).filename() == install.interposer().filename();
+    const base::Fd file(ours ? -1 : open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (file && defines_symbol(file.get(), "cuLaunchKernel")) return name;
+  }
+  return {};
 }
 
 void remove_interposer(const base::Install& install) {

@@ -21,6 +21,11 @@ namespace sluice::tools {
 /// LD_PRELOAD cannot name its folder.
 [[nodiscard]] std::string preload_with_interposer(const base::Install& install);
 
+/// A library that `preload`, a value of LD_PRELOAD, or /etc/ld.so.preload names and that hooks
+/// launches, too. It sees none, because the interposer calls the driver itself. Empty: there is
+/// none.
+[[nodiscard]] std::string passed_by(const base::Install& install, const std::string& preload);
+
 /// Removes the interposer from this process's LD_PRELOAD.
 void remove_interposer(const base::Install& install);
 

@@ -30,6 +30,7 @@
 #include "shm/weight.hpp"
 #include "tools/exec/controller.hpp"
 #include "tools/exec/environment.hpp"
+#include "tools/exec/hand_over.hpp"
 #include "tools/exec/program_file.hpp"
 
 namespace sluice::tools {
@@ -212,10 +213,11 @@ void warn(const Options& options, const std::string& line) {
 /// Returns an absolute path: the program may change its working directory.
 std::string make_folder(const std::string& name) {
   std::error_code error;
-  const std::filesystem::path folder = std::filesystem::absolute(name);
-  std::filesystem::create_directories(folder, error);
+  const std::filesystem::path folder = std::filesystem::absolute(name, error);
+  if (!error) std::filesystem::create_directories(folder, error);
   if (error) {
-    throw base::UsageError("--trace: " + folder.string() + " cannot be made: " + error.message());
+    throw base::UsageError("--trace: " + (folder.empty() ? name : folder.string()) +
+                           " cannot be made: " + error.message());
   }
   return folder;
 }
@@ -251,11 +253,17 @@ void prepare_interception(const Options& options, const base::Install& install,
   if (*options.priority == 0 && !options.target.empty() && options.target != "none") {
     warn(options, "--target has no effect at priority 0: no program waits for its jobs");
   }
+  if (const std::string other = passed_by(install, preload); !other.empty()) {
+    warn(options, other + " is preloaded and hooks launches, too: Sluice calls the driver past it");
+  }
   // The controller is started before LD_PRELOAD is set: it needs no interposer.
   const bool log_to_stderr = options.log_level == "info" || options.log_level == "debug";
   warn(options, ensure_controller(install, options.session, options.log_level, log_to_stderr));
   const Reach reach = reach_of(program);
-  warn(options, reach.warning);
+  // A client of a container engine is often a static program, and sudo is setuid: that it hands its
+  // work over says more, and what to do.
+  const std::string handed_over = hand_over_warning(options.program);
+  warn(options, handed_over.empty() ? reach.warning : handed_over);
   if (reach.preload) setenv("LD_PRELOAD", preload.c_str(), 1);
   allow_preload_before_asan();
   setenv("SLUICE_PRIORITY", std::to_string(*options.priority).c_str(), 1);
@@ -298,7 +306,12 @@ int exec(int argc, char** argv) {
   args.push_back(nullptr);
   sigaction(SIGCHLD, &child_signal, nullptr);
   execvp(program.c_str(), args.data());  // a script without #! is run by the shell, as everywhere
-  throw base::RunError("cannot run " + program + ": " + std::strerror(errno));
+  const int error = errno;
+  // The program is there: what starts it is not.
+  const std::string starter = error == ENOENT ? starter_of(program) : std::string();
+  throw base::RunError("cannot run " + program + ": " +
+                       (starter.empty() ? std::strerror(error)
+                                        : "it is started by " + starter + ", which is missing"));
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ namespace fs = std::filesystem;
 /// As in the kernel: a script may be run by a script, and so on.
 constexpr int kMostScripts = 5;
 constexpr std::size_t kScriptLine = 256;
+constexpr std::uint64_t kMostOfSection = std::uint64_t{64} << 20U;
 #ifdef __x86_64__
 constexpr std::uint16_t kOwnMachine = EM_X86_64;
 #else
@@ -151,6 +152,34 @@ ProgramFile read_program_file(int file) {
   program.machine = head->e_machine;
   if (program.own_class) program.interpreter = loader_of(file, *head);
   return program;
+}
+
+std::string starter_of(const std::string& program) {
+  const base::Fd file(open(program.c_str(), O_RDONLY | O_CLOEXEC));
+  return file ? read_program_file(file.get()).interpreter : std::string();
+}
+
+bool defines_symbol(int file, const std::string& name) {
+  if (!read_program_file(file).own_class) return false;
+  const auto head = record_at<Elf64_Ehdr>(file, 0);
+  const auto section = [&](std::uint64_t number) {
+    return record_at<Elf64_Shdr>(file, head->e_shoff + number * head->e_shentsize);
+  };
+  for (std::uint64_t i = 0; i < head->e_shnum; ++i) {
+    const auto symbols = section(i);
+    if (!symbols || symbols->sh_type != SHT_DYNSYM) continue;
+    const auto names = section(symbols->sh_link);
+    if (!names || std::max(names->sh_size, symbols->sh_size) > kMostOfSection) return false;
+    const std::string texts = bytes_at(file, names->sh_offset, names->sh_size);
+    const std::string table = bytes_at(file, symbols->sh_offset, symbols->sh_size);
+    for (std::size_t at = 0; at + sizeof(Elf64_Sym) <= table.size(); at += sizeof(Elf64_Sym)) {
+      Elf64_Sym symbol;
+      std::memcpy(&symbol, table.data() + at, sizeof(symbol));
+      const bool fits = symbol.st_shndx != SHN_UNDEF && symbol.st_name < texts.size();
+      if (fits && name == texts.c_str() + symbol.st_name) return true;
+    }
+  }
+  return false;
 }
 
 std::string grant_of(const struct stat& about, bool has_capabilities, const Caller& caller) {

@@ -28,6 +28,14 @@ struct ProgramFile {
 /// interpreter.
 [[nodiscard]] ProgramFile read_program_file(int file);
 
+/// The file that starts the program: the interpreter of a script, the loader of an ELF file. Empty
+/// if none is known.
+[[nodiscard]] std::string starter_of(const std::string& program);
+
+/// Whether a shared library has a function or an object of this name for others. False for what is
+/// no library of this machine.
+[[nodiscard]] bool defines_symbol(int file, const std::string& name);
+
 /// What this process brings to an exec.
 struct Caller {
   uid_t uid = 0;

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -137,6 +138,10 @@ def session(about: Surroundings) -> Iterator[Finding]:
     if not status:
         yield Finding("session", PROBLEM, error, "sluice status --help; the board may be of another version of Sluice")
         return
+    if apart := status.get("apart"):
+        said = f"session {about.session} is only of this container ({apart}): it holds no program outside"
+        todo = "share it: sluice cdi, or --ipc=host --pid=host (docs/guide/containers.md); nothing if it is alone there"
+        yield Finding("session", WARNING, said, todo)
     if status["controller"] is None:
         yield Finding("session", OK, f"no controller of session {about.session} yet; sluice exec starts one")
         return
@@ -186,7 +191,41 @@ def node(about: Surroundings) -> Iterator[Finding]:
         yield Finding("node service", OK, said)
 
 
+def _defines(file: Path, name: bytes) -> bool:
+    """Whether a library of this machine has a function of this name for others."""
+    try:
+        data = file.read_bytes()
+        if data[:6] != b"\x7fELF\2\1":
+            return False
+        start, size, count = (*struct.unpack_from("<Q", data, 40), *struct.unpack_from("<HH", data, 58))
+        sections = [struct.unpack_from("<IIQQQQIIQQ", data, start + i * size) for i in range(count)]
+        for _, kind, _, _, at, length, link, *_ in sections:
+            if kind != 11:  # SHT_DYNSYM
+                continue
+            texts = sections[link][4]
+            for text, _, _, section in struct.iter_unpack("<IBBH16x", data[at : at + length]):
+                found = data[texts + text : texts + text + len(name) + 1] == name + b"\0"
+                if section and found:
+                    return True
+    except (OSError, struct.error, IndexError):  # cannot be read, or is damaged
+        pass
+    return False
+
+
+def _other_interposers(about: Surroundings) -> Iterator[str]:
+    """Libraries of every program here that have launches of their own: ours calls the driver past them."""
+    system = about.files / "etc/ld.so.preload"
+    listed = [about.environment.get("LD_PRELOAD", ""), system.read_text(errors="replace") if system.exists() else ""]
+    for name in " ".join(listed).replace(":", " ").split():
+        file = Path(name)
+        if file.name != "libsluice_intercept.so" and file.is_file() and _defines(file, b"cuLaunchKernel"):
+            yield name
+
+
 def preload(about: Surroundings) -> Iterator[Finding]:
+    for name in _other_interposers(about):
+        said = f"{name} is preloaded and hooks launches, too: Sluice calls the driver past it, so it sees none"
+        yield Finding("preload", WARNING, said, "use one of the two: take it out of LD_PRELOAD or /etc/ld.so.preload")
     library = about.program.parents[1] / "lib" / "sluice" / "libsluice_intercept.so"
     listed = about.environment.get("LD_PRELOAD", "").replace(":", " ").split()
     others = [name for name in listed if name.endswith("/" + library.name) and Path(name).resolve() != library]
