@@ -1,5 +1,5 @@
-// fmt 9, compiled for our programs, as its own src/format.cc does it: the functions of the header, and the templates
-// that fmt/format.h declares extern.
+// fmt 9, compiled for our programs, as its own src/format.cc does it: the functions of the header,
+// and the templates that fmt/format.h declares extern.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE
@@ -13,7 +13,7 @@ template auto dragonbox::to_decimal(double) noexcept -> dragonbox::decimal_fp<do
 template locale_ref::locale_ref(const std::locale&);
 template auto locale_ref::get<std::locale>() const -> std::locale;
 template void buffer<char>::append(const char*, const char*);
-template void vformat_to(buffer<char>&, string_view,
-                         basic_format_args<buffer_context<char>>, locale_ref);
+template void vformat_to(buffer<char>&, string_view, basic_format_args<buffer_context<char>>,
+                         locale_ref);
 }  // namespace detail
 FMT_END_NAMESPACE
