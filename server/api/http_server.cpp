@@ -160,6 +160,12 @@ std::optional<asio::ssl::context> tls_context(const Tls& tls) {
   if (!tls.client_ca.empty()) {
     context.add_certificate_authority(asio::buffer(tls.client_ca));
     context.set_verify_mode(asio::ssl::verify_peer | asio::ssl::verify_fail_if_no_peer_cert);
+    // Without it, OpenSSL ends each connection that resumes the session of an earlier one. Tickets
+    // are only good for this context, so the name need not say which address they are for.
+    static constexpr std::string_view kSession = "sluice serve";
+    SSL_CTX_set_session_id_context(context.native_handle(),
+                                   reinterpret_cast<const unsigned char*>(kSession.data()),
+                                   kSession.size());
   }
   return context;
 }

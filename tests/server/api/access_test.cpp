@@ -175,6 +175,31 @@ class TlsClient {
     BIO_set_conn_hostname(client_.get(), ("127.0.0.1:" + std::to_string(port)).c_str());
   }
 
+  /// Lets the connection resume this session, or one of those that it holds.
+  void resume(SSL_SESSION* session) {
+    SSL* ssl = nullptr;
+    BIO_get_ssl(client_.get(), &ssl);
+    SSL_set_session(ssl, session);
+  }
+  [[nodiscard]] bool resumed() {
+    SSL* ssl = nullptr;
+    BIO_get_ssl(client_.get(), &ssl);
+    return SSL_session_reused(ssl) == 1;
+  }
+  using Session = std::unique_ptr<SSL_SESSION, decltype(&SSL_SESSION_free)>;
+  [[nodiscard]] Session session() {
+    SSL* ssl = nullptr;
+    BIO_get_ssl(client_.get(), &ssl);
+    return {SSL_get1_session(ssl), SSL_SESSION_free};
+  }
+  /// TLS1_2_VERSION or TLS1_3_VERSION. Before the first ask().
+  void speak(int version) {
+    SSL* ssl = nullptr;
+    BIO_get_ssl(client_.get(), &ssl);
+    SSL_set_min_proto_version(ssl, version);
+    SSL_set_max_proto_version(ssl, version);
+  }
+
   /// The first line of the answer, or nothing.
   std::string ask(const std::string& request) {
     if (BIO_write(client_.get(), request.data(), static_cast<int>(request.size())) <= 0) return "";
@@ -247,6 +272,36 @@ TEST_F(HttpServerTest, AClientNeedsACertificateIfAnAuthorityIsGiven) {
   EXPECT_EQ(TlsClient(server_->port()).ask(request), "");
   EXPECT_EQ(TlsClient(server_->port(), &others).ask(request), "");
   EXPECT_EQ(TlsClient(server_->port(), &ours).ask(request), "HTTP/1.1 200 OK");
+}
+
+// Prevents: each second connection of a balancer, which resumes its sessions, is refused. The
+// server knows the client of such a connection by the session.
+TEST_F(HttpServerTest, AClientMayResumeItsSession) {
+  const auto ours = self_signed();
+  const std::string request = http_request("GET", "/v2");
+  for (const bool with_authority : {false, true}) {
+    HttpServer::Options options = http_with_tls(self_signed());
+    if (with_authority) options.tls.client_ca = ours.certificate;
+    restart(options);
+    for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+      TlsClient::Session session{nullptr, SSL_SESSION_free};
+      for (int i = 0; i < 4; ++i) {
+        TlsClient client(server_->port(), &ours);
+        client.speak(version);
+        if (session) client.resume(session.get());
+        EXPECT_EQ(client.ask(request), "HTTP/1.1 200 OK") << with_authority << version << i;
+        EXPECT_EQ(client.resumed(), i > 0) << with_authority << version << i;
+        session = client.session();
+      }
+      // Sessions of a server before it was started again, or of another address, are no good.
+      restart(options);
+      TlsClient client(server_->port(), &ours);
+      client.speak(version);
+      client.resume(session.get());
+      EXPECT_EQ(client.ask(request), "HTTP/1.1 200 OK") << with_authority << version;
+      EXPECT_FALSE(client.resumed());
+    }
+  }
 }
 
 // Prevents: a page in a browser of this machine unloads the models.
