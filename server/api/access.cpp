@@ -113,6 +113,12 @@ std::vector<std::string> read_tokens(const std::string& file) {
       throw UsageError(fmt::format("{} {}: a token has {} characters, at least {} are needed",
                                    kWhat, file, tokens.back().size(), kShortest));
     }
+    // HTTP takes 16 KiB of headers.
+    constexpr std::size_t kLongest = 12 << 10;
+    if (tokens.back().size() > kLongest) {
+      throw UsageError(fmt::format("{} {}: a token has {} characters, at most {} fit into headers",
+                                   kWhat, file, tokens.back().size(), kLongest));
+    }
   }
   if (tokens.empty()) throw UsageError(fmt::format("{} {}: holds no token", kWhat, file));
   return tokens;

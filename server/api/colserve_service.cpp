@@ -12,6 +12,7 @@
 #include "server/api/message.hpp"
 #include "server/api/refusal.hpp"
 #include "server/api/request_rules.hpp"
+#include "server/api/unary_call.hpp"
 
 namespace sluice::server::api {
 namespace {
@@ -126,16 +127,25 @@ std::unique_ptr<GenericCall::Handler> inference_call(Service& service, Activity&
   return std::make_unique<InferenceCall>(service, activity, call);
 }
 
-grpc::Status ColserveService::checked(Context& context, Right right) const {
-  return to_grpc(check_access(access_, right, context), context);
+GenericCalls::Methods colserve_methods(const Service& service) {
+  using namespace colserve;
+  const auto status = unary<EmptyRequest, ServerStatus>(
+      service.memory(), Right::kProbe, [&service](const auto&, auto& to) {
+        to.set_status(service.ready() ? "running" : "not ready");
+      });
+  return {{"/colserve.ColServe/GetServerStatus", status},
+          {"/ColServe/GetServerStatus", status},
+          {"/colserve.ColServe/Status",
+           unary<EmptyRequest, StatusResult>(service.memory(), Right::kUse,
+                                             [&service](const auto&, auto& to) {
+                                               // The reason why a model was not loaded may have
+                                               // bytes of a damaged file.
+                                               to.set_json(base::json_text(service.status()));
+                                             })}};
 }
 
-grpc::Status ColserveService::GetServerStatus(Context* context,
-                                              const colserve::EmptyRequest* /*request*/,
-                                              colserve::ServerStatus* response) {
-  if (auto no = checked(*context, Right::kProbe); !no.ok()) return no;
-  response->set_status(served_.ready() ? "running" : "not ready");
-  return grpc::Status::OK;
+grpc::Status ColserveService::checked(Context& context, Right right) const {
+  return to_grpc(check_access(access_, right, context), context);
 }
 
 grpc::Status ColserveService::Shutdown(Context* context, const colserve::EmptyRequest* /*request*/,
@@ -173,14 +183,6 @@ grpc::Status ColserveService::SetScheduler(Context* context,
   const server::Status status = served_.set_scheduler(request->name());
   if (status.ok()) response->set_name(served_.scheduler());
   return to_grpc(status, *context);
-}
-
-grpc::Status ColserveService::Status(Context* context, const colserve::EmptyRequest* /*request*/,
-                                     colserve::StatusResult* response) {
-  if (auto no = checked(*context, Right::kUse); !no.ok()) return no;
-  // The reason why a model was not loaded may have bytes of a damaged file.
-  response->set_json(base::json_text(served_.status()));
-  return grpc::Status::OK;
 }
 
 }  // namespace sluice::server::api

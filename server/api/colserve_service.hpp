@@ -14,9 +14,15 @@ namespace sluice::server::api {
                                                                    Activity& activity,
                                                                    GenericCall& call);
 
-/// The other calls of the published server, and our additions to them.
+/// The calls that are answered at once. service: must live longer.
+[[nodiscard]] GenericCalls::Methods colserve_methods(const Service& service);
+
+/// The control calls of the published server, and our additions to them. GenericCalls serves the
+/// others.
 class ColserveService final
-    : public colserve::ColServe::WithGenericMethod_Inference<colserve::ColServe::Service> {
+    : public colserve::ColServe::WithGenericMethod_GetServerStatus<
+          colserve::ColServe::WithGenericMethod_Inference<
+              colserve::ColServe::WithGenericMethod_Status<colserve::ColServe::Service>>> {
  public:
   ColserveService(server::Service& service, const Access& access)
       : served_(service), access_(access) {}
@@ -24,8 +30,6 @@ class ColserveService final
  private:
   using Context = grpc::ServerContext;
 
-  grpc::Status GetServerStatus(Context* context, const colserve::EmptyRequest* request,
-                               colserve::ServerStatus* response) override;
   grpc::Status Shutdown(Context* context, const colserve::EmptyRequest* request,
                         colserve::EmptyRequest* response) override;
   grpc::Status Train(Context* context, const colserve::TrainRequest* request,
@@ -34,8 +38,6 @@ class ColserveService final
                          colserve::TrainResult* response) override;
   grpc::Status SetScheduler(Context* context, const colserve::SchedulerRequest* request,
                             colserve::SchedulerResult* response) override;
-  grpc::Status Status(Context* context, const colserve::EmptyRequest* request,
-                      colserve::StatusResult* response) override;
 
   /// Whether the call may be made.
   grpc::Status checked(Context& context, Right right) const;

@@ -18,6 +18,7 @@
 #include "server/api/colserve_published.grpc.pb.h"
 #include "server/api/colserve_service.hpp"
 #include "server/api/generic_calls.hpp"
+#include "server/api/grpc_status.hpp"
 #include "server/api/health.hpp"
 #include "server/api/infer_call.hpp"
 #include "server/api/kserve_service.hpp"
@@ -26,6 +27,10 @@
 
 namespace sluice::server::api {
 namespace {
+
+/// Of the headers of a call before gRPC ends its connection.
+constexpr int kMostMetadataBytes = 1 << 20;
+static_assert(kMostMetadataBytes > static_cast<int>(kMaxMetadataBytes));
 
 std::shared_ptr<grpc::ServerCredentials> credentials(const Tls& tls) {
   if (!tls.on()) return grpc::InsecureServerCredentials();
@@ -48,18 +53,14 @@ void silence_libraries() {
 
 /// The published calls under their published name: clients call /ColServe/..., because the
 /// published proto file has no package. Each call goes to `calls`, which must live longer.
-class PublishedColserve final
-    : public ::ColServe::WithGenericMethod_Inference<::ColServe::Service> {
+class PublishedColserve final : public ::ColServe::WithGenericMethod_GetServerStatus<
+                                    ::ColServe::WithGenericMethod_Inference<::ColServe::Service>> {
  public:
   explicit PublishedColserve(colserve::ColServe::Service& calls) : calls_(calls) {}
 
  private:
   using Context = grpc::ServerContext;
 
-  grpc::Status GetServerStatus(Context* context, const colserve::EmptyRequest* request,
-                               colserve::ServerStatus* response) override {
-    return calls_.GetServerStatus(context, request, response);
-  }
   grpc::Status Shutdown(Context* context, const colserve::EmptyRequest* request,
                         colserve::EmptyRequest* response) override {
     return calls_.Shutdown(context, request, response);
@@ -90,7 +91,7 @@ struct GrpcServer::Parts {
     const auto inference = [this, &service](GenericCall& call) {
       return inference_call(service, activity, call);
     };
-    return {
+    GenericCalls::Methods methods = {
         {kModelInfer, {Right::kUse, true, infer}},
         {"/colserve.ColServe/Inference", {Right::kUse, true, inference}},
         {"/ColServe/Inference", {Right::kUse, true, inference}},
@@ -99,6 +100,9 @@ struct GrpcServer::Parts {
         {Health::kWatch,
          {Right::kProbe, false, [this](GenericCall& call) { return health.watch(call); }}},
     };
+    methods.merge(kserve_methods(service));
+    methods.merge(colserve_methods(service));
+    return methods;
   }
 
   const Access access;
@@ -131,6 +135,10 @@ GrpcServer::GrpcServer(Service& service, const Options& options)
   builder.SetResourceQuota(quota.Resize(options.max_arriving_bytes).SetMaxThreads(kMostThreads));
   // Otherwise a second server on the same port would get half of the calls.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Beyond that, gRPC 1.51 ends all calls of the connection, which may be that of a proxy with many
+  // clients. So calls are refused earlier, one by one (kMaxMetadataBytes), and this is far above
+  // what proxies pass on. Not more: gRPC takes seconds for 16 MiB of tiny headers.
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
   // Finds clients whose machine is gone, and so ends their calls.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);

@@ -1,6 +1,8 @@
 #include "server/api/grpc_status.hpp"
 
 #include <cmath>
+#include <map>
+#include <string>
 
 #include "server/api/refusal.hpp"
 
@@ -35,10 +37,24 @@ grpc::StatusCode to_grpc(Code code) {
   return grpc::StatusCode::INTERNAL;
 }
 
+/// As HTTP/2 counts it (RFC 9113, 10.5.1).
+std::size_t size_of(const std::multimap<grpc::string_ref, grpc::string_ref>& metadata) {
+  constexpr std::size_t kOverhead = 32;
+  std::size_t bytes = 0;
+  for (const auto& [name, value] : metadata) bytes += name.size() + value.size() + kOverhead;
+  return bytes;
+}
+
 }  // namespace
 
 Status check_access(const Access& access, Right right, const grpc::ServerContextBase& context) {
   const auto& headers = context.client_metadata();
+  if (const std::size_t bytes = size_of(headers); bytes > kMaxMetadataBytes) {
+    return {Code::kResourceExhausted,
+            "the metadata has " + std::to_string(bytes) + " bytes; the limit is " +
+                std::to_string(kMaxMetadataBytes),
+            0, "too_large"};
+  }
   const auto at = headers.find("authorization");
   const bool found = at != headers.end();
   return check_access(access, right,

@@ -1,11 +1,14 @@
 #include "server/api/kserve_service.hpp"
 
+#include <google/protobuf/descriptor.h>
+
 #include <functional>
 #include <future>
 
 #include "server/api/descriptions.hpp"
 #include "server/api/grpc_status.hpp"
 #include "server/api/refusal.hpp"
+#include "server/api/unary_call.hpp"
 
 namespace sluice::server::api {
 namespace {
@@ -38,6 +41,27 @@ void fill(const server::ModelMetadata& model, const engine::TensorSpec& from,
   to.mutable_shape()->Assign(shape.begin(), shape.end());
 }
 
+void fill(const server::ModelMetadata& from, inference::ModelMetadataResponse& to) {
+  to.set_name(from.name);
+  to.set_platform(from.platform);
+  for (const auto& version : from.versions) to.add_versions(version);
+  for (const auto& input : from.inputs) fill(from, input, *to.add_inputs());
+  for (const auto& output : from.outputs) fill(from, output, *to.add_outputs());
+}
+
+void fill(const RepositoryEntry& from, inference::RepositoryIndexResponse::ModelIndex& to) {
+  to.set_name(from.name);
+  to.set_version(from.version);
+  to.set_state(from.state);
+  to.set_reason(from.reason);
+}
+
+void fill_server(inference::ServerMetadataResponse& to) {
+  to.set_name(kServerName);
+  to.set_version(server_version());
+  for (const std::string& extension : extensions()) to.add_extensions(extension);
+}
+
 /// An input or an output of a configuration.
 template <typename Tensor>
 void fill_config(const engine::TensorSpec& from, Tensor& to) {
@@ -61,102 +85,69 @@ void fill_config(const ModelMetadata& from, inference::ModelConfig& to) {
 
 }  // namespace
 
-grpc::Status KserveService::answer(Context& context, Right right,
-                                   const std::function<void()>& fill) {
-  server::Status status = check_access(access_, right, context);
-  try {
-    if (status.ok()) fill();
-  } catch (const Refusal& refusal) {
-    status = refusal.status;
+GenericCalls::Methods kserve_methods(const Service& service) {
+  using namespace inference;
+  const auto path = [](const char* name) {
+    return "/" + std::string(GRPCInferenceService::service_full_name()) + "/" + name;
+  };
+  GenericCalls::Methods methods;
+  methods[path("ServerLive")] = unary<ServerLiveRequest, ServerLiveResponse>(
+      service.memory(), Right::kProbe,
+      [&service](const auto&, auto& to) { to.set_live(service.live()); });
+  methods[path("ServerReady")] = unary<ServerReadyRequest, ServerReadyResponse>(
+      service.memory(), Right::kProbe,
+      [&service](const auto&, auto& to) { to.set_ready(service.ready()); });
+  methods[path("ServerMetadata")] = unary<ServerMetadataRequest, ServerMetadataResponse>(
+      service.memory(), Right::kUse, [](const auto&, auto& to) { fill_server(to); });
+  methods[path("ModelReady")] = unary<ModelReadyRequest, ModelReadyResponse>(
+      service.memory(), Right::kUse, [&service](const auto& of, auto& to) {
+        to.set_ready(service.model_ready(of.name(), of.version()));
+      });
+  methods[path("ModelMetadata")] = unary<ModelMetadataRequest, ModelMetadataResponse>(
+      service.memory(), Right::kUse, [&service](const auto& of, auto& to) {
+        fill(model_metadata(service, of.name(), of.version()), to);
+      });
+  methods[path("ModelConfig")] = unary<ModelConfigRequest, ModelConfigResponse>(
+      service.memory(), Right::kUse, [&service](const auto& of, auto& to) {
+        fill_config(model_metadata(service, of.name(), of.version()), *to.mutable_config());
+      });
+  methods[path("ModelStatistics")] = unary<ModelStatisticsRequest, ModelStatisticsResponse>(
+      service.memory(), Right::kUse, [&service](const auto& of, auto& to) {
+        for (const auto& entry : model_statistics(service, of.name(), of.version())) {
+          fill(entry, *to.add_model_stats());
+        }
+      });
+  methods[path("RepositoryIndex")] = unary<RepositoryIndexRequest, RepositoryIndexResponse>(
+      service.memory(), Right::kUse, [&service](const auto& of, auto& to) {
+        for (const auto& entry : repository_index(service, of.ready()))
+          fill(entry, *to.add_models());
+      });
+  return methods;
+}
+
+KserveService::KserveService(server::Service& service, Workers& workers, const Access& access)
+    : served_(service), workers_(workers), access_(access) {
+  const auto* const all = google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(
+      inference::GRPCInferenceService::service_full_name());
+  for (int i = 0; i < all->method_count(); ++i) {
+    const std::string& name = all->method(i)->name();
+    if (name != "RepositoryModelLoad" && name != "RepositoryModelUnload") MarkMethodGeneric(i);
   }
-  return to_grpc(status, context);
 }
 
 grpc::Status KserveService::run(Context& context, const std::function<void()>& check,
                                 const std::function<server::Status()>& act) {
-  return answer(context, Right::kControl, [&] {
+  server::Status status = check_access(access_, Right::kControl, context);
+  try {
+    if (!status.ok()) return to_grpc(status, context);
     check();
     std::promise<server::Status> done;
-    server::Status status = workers_.post([&] { done.set_value(act()); });
+    status = workers_.post([&] { done.set_value(act()); });
     if (status.ok()) status = done.get_future().get();
-    if (!status.ok()) throw Refusal{status};
-  });
-}
-
-grpc::Status KserveService::ServerLive(Context* context,
-                                       const inference::ServerLiveRequest* /*request*/,
-                                       inference::ServerLiveResponse* response) {
-  return answer(*context, Right::kProbe, [&] { response->set_live(served_.live()); });
-}
-
-grpc::Status KserveService::ServerReady(Context* context,
-                                        const inference::ServerReadyRequest* /*request*/,
-                                        inference::ServerReadyResponse* response) {
-  return answer(*context, Right::kProbe, [&] { response->set_ready(served_.ready()); });
-}
-
-grpc::Status KserveService::ModelReady(Context* context,
-                                       const inference::ModelReadyRequest* request,
-                                       inference::ModelReadyResponse* response) {
-  return answer(*context, Right::kUse, [&] {
-    response->set_ready(served_.model_ready(request->name(), request->version()));
-  });
-}
-
-grpc::Status KserveService::ServerMetadata(Context* context,
-                                           const inference::ServerMetadataRequest* /*request*/,
-                                           inference::ServerMetadataResponse* response) {
-  return answer(*context, Right::kUse, [&] {
-    response->set_name(kServerName);
-    response->set_version(server_version());
-    for (const std::string& extension : extensions()) response->add_extensions(extension);
-  });
-}
-
-grpc::Status KserveService::ModelMetadata(Context* context,
-                                          const inference::ModelMetadataRequest* request,
-                                          inference::ModelMetadataResponse* response) {
-  return answer(*context, Right::kUse, [&] {
-    const auto metadata = model_metadata(served_, request->name(), request->version());
-    response->set_name(metadata.name);
-    response->set_platform(metadata.platform);
-    for (const auto& version : metadata.versions) response->add_versions(version);
-    for (const auto& input : metadata.inputs) fill(metadata, input, *response->add_inputs());
-    for (const auto& output : metadata.outputs) fill(metadata, output, *response->add_outputs());
-  });
-}
-
-grpc::Status KserveService::ModelConfig(Context* context,
-                                        const inference::ModelConfigRequest* request,
-                                        inference::ModelConfigResponse* response) {
-  return answer(*context, Right::kUse, [&] {
-    fill_config(model_metadata(served_, request->name(), request->version()),
-                *response->mutable_config());
-  });
-}
-
-grpc::Status KserveService::ModelStatistics(Context* context,
-                                            const inference::ModelStatisticsRequest* request,
-                                            inference::ModelStatisticsResponse* response) {
-  return answer(*context, Right::kUse, [&] {
-    for (const auto& entry : model_statistics(served_, request->name(), request->version())) {
-      fill(entry, *response->add_model_stats());
-    }
-  });
-}
-
-grpc::Status KserveService::RepositoryIndex(Context* context,
-                                            const inference::RepositoryIndexRequest* request,
-                                            inference::RepositoryIndexResponse* response) {
-  return answer(*context, Right::kUse, [&] {
-    for (const auto& entry : repository_index(served_, request->ready())) {
-      auto& to = *response->add_models();
-      to.set_name(entry.name);
-      to.set_version(entry.version);
-      to.set_state(entry.state);
-      to.set_reason(entry.reason);
-    }
-  });
+  } catch (const Refusal& refusal) {
+    status = refusal.status;
+  }
+  return to_grpc(status, context);
 }
 
 grpc::Status KserveService::RepositoryModelLoad(

@@ -60,6 +60,9 @@ TEST_F(AccessFiles, AnUnfitTokenFileIsRefused) {
   EXPECT_NE(refusal(file("b", kToken, 0620)).find("chmod 600"), std::string::npos);
   EXPECT_EQ(refusal(file("c", kToken, 0640)), "") << "a group may be meant";
   EXPECT_NE(refusal(file("d", "short\n")).find("at least 16"), std::string::npos);
+  EXPECT_EQ(refusal(file("f", std::string(12 << 10, 'x'))), "");
+  EXPECT_NE(refusal(file("g", std::string((12 << 10) + 1, 'x'))).find("at most"), std::string::npos)
+      << "never fits into the headers";
   EXPECT_NE(refusal(file("e", "# nothing\n")).find("no token"), std::string::npos);
   EXPECT_NE(refusal(folder_.file("none")).find("cannot be read"), std::string::npos);
 }

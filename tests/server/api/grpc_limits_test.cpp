@@ -1,9 +1,12 @@
 // What clients may take of the server's memory and time.
+#include <algorithm>
 #include <cstring>
 #include <future>
 #include <thread>
 
 #include "grpc_server_test.hpp"
+#include "raw_http.hpp"
+#include "raw_http2.hpp"
 #include "support/eventually.hpp"
 
 namespace sluice::server::api {
@@ -12,6 +15,8 @@ namespace {
 using grpc::StatusCode;
 using test::eventually;
 using namespace std::chrono_literals;
+
+constexpr const char* kInfer = "/inference.GRPCInferenceService/ModelInfer";
 
 TEST_F(GrpcServerTest, AMessageOverTheLimitIsRefused) {
   GrpcServer::Options options;
@@ -163,6 +168,139 @@ TEST_F(GrpcServerTest, AConnectionWithoutACallIsEnded) {
   EXPECT_TRUE(
       channel_->WaitForStateChange(GRPC_CHANNEL_READY, std::chrono::system_clock::now() + 10s));
   EXPECT_TRUE(infer(echo_request()).ok()) << "the client connects again";
+}
+
+/// A call on stream 3 that is wrong in some way. None of these is a fault of HTTP/2 itself, so a
+/// proxy may pass it on.
+std::vector<std::pair<std::string, std::string>> faulty_calls() {
+  const std::string good = echo_request().SerializeAsString();
+  const std::string sent = test::grpc_message(good);
+  const auto with = [&](const test::Http2Headers& more, const std::string& body) {
+    auto headers = test::grpc_headers(kInfer);
+    headers.insert(headers.end(), more.begin(), more.end());
+    return test::header_frames(3, headers, false) + test::frame(0, 1, 3, body);
+  };
+  std::vector<std::pair<std::string, std::string>> calls;
+  for (const std::size_t bytes : {7'000, 9'000, 17'000, 60'000, 70'000, 300'000, 900'000}) {
+    calls.emplace_back(std::to_string(bytes) + " bytes of metadata",
+                       with({{"x-large", std::string(bytes, 'a')}}, sent));
+  }
+  calls.emplace_back("many headers", with(test::Http2Headers(20'000, {"a", ""}), sent));
+  for (std::size_t left_out = 0; left_out < test::grpc_headers(kInfer).size(); ++left_out) {
+    auto headers = test::grpc_headers(kInfer);
+    auto other = headers;
+    other[left_out].second = "wrong";
+    const std::string name = headers[left_out].first;
+    headers.erase(headers.begin() + static_cast<std::ptrdiff_t>(left_out));
+    for (const auto& each : {headers, other}) {
+      calls.emplace_back(name + " missing or wrong",
+                         test::header_frames(3, each, false) + test::frame(0, 1, 3, sent));
+    }
+  }
+  for (const auto& header : test::Http2Headers{{"grpc-timeout", "soon"},
+                                               {"grpc-encoding", "none"},
+                                               {"content-length", "5"},
+                                               {"x", std::string("a\0\n\xff", 4)},
+                                               {"", ""},
+                                               {":other", "x"},
+                                               {"grpc-status", "x"}}) {
+    calls.emplace_back(header.first, with({header}, sent));
+  }
+  calls.emplace_back("no message", with({}, ""));
+  calls.emplace_back("half a message", with({}, sent.substr(0, sent.size() / 2)));
+  calls.emplace_back("two messages", with({}, sent + sent));
+  calls.emplace_back("a wrong flag", with({}, '\7' + sent.substr(1)));
+  calls.emplace_back("no gzip", with({{"grpc-encoding", "gzip"}}, '\1' + sent.substr(1)));
+  calls.emplace_back("4 GiB", with({}, std::string("\0\xff\xff\xff\xff", 5) + good));
+  calls.emplace_back("nonsense", with({}, test::grpc_message("\xff\xff\xff")));
+  calls.emplace_back("reset", test::header_frames(3, test::grpc_headers(kInfer), false) +
+                                  test::frame(3, 0, 3, std::string("\0\0\0\10", 4)));
+  return calls;
+}
+
+// Prevents: one client ends the calls of others that a proxy has put on the same connection.
+TEST_F(GrpcServerTest, AFaultyCallEndsNoOtherCallOfItsConnection) {
+  for (const auto& [name, bytes] : faulty_calls()) {
+    restart({});
+    const auto before = service_.requests().size();
+    const auto cancelled = service_.cancelled();
+    test::RawHttp connection(server_->port());
+    connection.send(test::kHttp2Preface +
+                    test::call_bytes(1, kInfer, echo_request("stuck").SerializeAsString()));
+    ASSERT_TRUE(eventually([&] { return service_.unanswered() == 1; })) << name;
+    connection.send(bytes);
+    auto later = echo_request();
+    later.set_id("later");
+    connection.send(test::call_bytes(5, kInfer, later.SerializeAsString()));
+    EXPECT_TRUE(eventually([&] {
+      const auto requests = service_.requests();
+      return std::ranges::any_of(requests.begin() + static_cast<std::ptrdiff_t>(before),
+                                 requests.end(),
+                                 [](const auto& each) { return each.id == "later"; });
+    })) << "a later call after: "
+        << name;
+    EXPECT_EQ(service_.unanswered(), 1U) << "an earlier call next to: " << name;
+    EXPECT_EQ(service_.cancelled(), cancelled) << name;
+    connection.reset();
+    EXPECT_TRUE(eventually([&] { return service_.unanswered() == 0; }));
+  }
+}
+
+// Prevents: one client that does not read its answers takes all threads of gRPC's synchronous API,
+// and the probes of all others are refused.
+TEST_F(GrpcServerTest, AnswersThatNobodyReadsTakeNoThreads) {
+  test::RawHttp reads_nothing(server_->port());
+  const std::string no_window = {0, 4, 0, 0, 0, 0};
+  reads_nothing.send(test::kHttp2Preface + test::frame(4, 0, 0, no_window));
+  const std::string kserve = "/inference.GRPCInferenceService/";
+  const std::vector<std::string> paths = {kserve + "ServerLive",
+                                          kserve + "ServerReady",
+                                          kserve + "ServerMetadata",
+                                          kserve + "ModelReady",
+                                          kserve + "ModelMetadata",
+                                          kserve + "ModelConfig",
+                                          kserve + "ModelStatistics",
+                                          kserve + "RepositoryIndex",
+                                          "/colserve.ColServe/Status",
+                                          "/ColServe/GetServerStatus",
+                                          "/colserve.ColServe/GetServerStatus"};
+  std::string calls;
+  std::uint32_t stream = 1;
+  for (int i = 0; i < 1200; ++i, stream += 2) {
+    calls += test::call_bytes(stream, paths[static_cast<std::size_t>(i) % paths.size()], "");
+  }
+  calls += test::call_bytes(stream, kInfer, echo_request().SerializeAsString());
+  ASSERT_TRUE(reads_nothing.send(calls));
+  ASSERT_TRUE(eventually([&] { return service_.requests().size() == 1; })) << "all have arrived";
+  for (int i = 0; i < 20; ++i) {
+    grpc::ClientContext first, second;
+    inference::ServerLiveResponse live;
+    const auto probe = stub_->ServerLive(&first, {}, &live);
+    EXPECT_TRUE(probe.ok()) << probe.error_message();
+    inference::RepositoryModelLoadRequest load;
+    load.set_model_name("echo");
+    inference::RepositoryModelLoadResponse loaded;
+    const auto control = stub_->RepositoryModelLoad(&second, load, &loaded);
+    EXPECT_TRUE(control.ok()) << control.error_message();
+  }
+}
+
+// Prevents: metadata that proxies and tokens have is refused, or more than that is kept.
+TEST_F(GrpcServerTest, MetadataIsBounded) {
+  const auto code = [&](std::size_t bytes, bool probe) {
+    grpc::ClientContext context;
+    context.AddMetadata("x-large", std::string(bytes, 'a'));
+    if (!probe) return stub_->ModelInfer(&context, echo_request(), &response_).error_code();
+    inference::ServerLiveResponse live;
+    return stub_->ServerLive(&context, {}, &live).error_code();
+  };
+  for (const bool probe : {false, true}) {
+    EXPECT_EQ(code(60'000, probe), StatusCode::OK);
+    EXPECT_EQ(code(70'000, probe), StatusCode::RESOURCE_EXHAUSTED);
+  }
+  const auto too_large = std::to_string(static_cast<int>(Code::kResourceExhausted));
+  EXPECT_EQ(service_.refusals(), std::vector<std::string>{" " + too_large + " too_large"});
+  EXPECT_EQ(service_.announced().size(), 1U) << "refused before it is announced";
 }
 
 TEST_F(GrpcServerTest, ACallWithoutAMessageIsForgotten) {
