@@ -1,8 +1,11 @@
 #include "server/api/http_target.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <utility>
+
+#include "server/api/http_headers.hpp"
 
 namespace sluice::server::api {
 namespace {
@@ -24,6 +27,18 @@ std::string percent_decoded(std::string_view text) {
     out.push_back(text[i]);
   }
   return out;
+}
+
+/// Without scheme and host: a client may name them as it does to a proxy (RFC 9112, 3.2.2).
+std::string_view path_of(std::string_view target) {
+  constexpr std::string_view kHost = "://";
+  const auto host = target.find(kHost);
+  if (host == std::string_view::npos) return target;
+  const auto scheme = target.substr(0, host);
+  if (!is_word(scheme, "http") && !is_word(scheme, "https")) return target;
+  const auto rest = target.substr(host + kHost.size());
+  const auto path = rest.find('/');
+  return path == std::string_view::npos ? "/" : rest.substr(path);
 }
 
 /// Splits before it decodes: an encoded slash belongs to a name.
@@ -89,7 +104,9 @@ Route fixed_route(const Parts& parts) {
 }  // namespace
 
 HttpTarget parse_target(std::string_view target) {
-  const Parts parts = split(target.substr(0, target.find('?')));
+  const std::string_view path = path_of(target.substr(0, target.find('?')));
+  if (!path.starts_with('/')) return {};
+  const Parts parts = split(path);
   if (parts.size() >= 3 && parts[0] == "v2" && parts[1] == "models") return models(parts);
   if (parts.size() >= 3 && parts[0] == "v2" && parts[1] == "repository") return repository(parts);
   return {fixed_route(parts), "", ""};
@@ -103,17 +120,15 @@ std::string_view methods(Route route) {
     case Route::kUnload:
       return "POST";
     case Route::kScheduler:
-      return "GET, POST";
+      return "GET, HEAD, POST";
     default:
-      return "GET";
+      return "GET, HEAD";
   }
 }
 
 bool takes(Route route, std::string_view method) {
-  // Load balancers probe with HEAD.
-  const std::string_view needed = method == "HEAD" ? "GET" : method;
-  return (needed == "GET" || needed == "POST") &&
-         methods(route).find(needed) != std::string_view::npos;
+  const auto all = list_items(methods(route), ',');
+  return std::ranges::find(all, method) != all.end();
 }
 
 Right right_of(Route route, std::string_view method) {

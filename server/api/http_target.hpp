@@ -37,7 +37,7 @@ struct HttpTarget {
 /// Of a request target, such as /v2/models/resnet50/versions/1/infer. Names may be percent-encoded.
 [[nodiscard]] HttpTarget parse_target(std::string_view target);
 
-/// The methods that a route takes, such as "GET" or "GET, POST".
+/// The methods that a route takes, such as "POST" or "GET, HEAD". Load balancers probe with HEAD.
 [[nodiscard]] std::string_view methods(Route route);
 [[nodiscard]] bool takes(Route route, std::string_view method);
 [[nodiscard]] Right right_of(Route route, std::string_view method);

@@ -21,10 +21,11 @@ struct Storage {
   std::vector<std::vector<std::byte>> converted;
 };
 
-/// Reads the parts of a request, and names the part in a refusal.
+/// Reads the parts of a request, and names the part in a refusal. Clients whose types have optional
+/// fields send null for those that are absent.
 const json* find(const json& object, const char* key) {
   const auto at = object.find(key);
-  return at == object.end() ? nullptr : &*at;
+  return at == object.end() || at->is_null() ? nullptr : &*at;
 }
 
 const json& object_of(const json& value, const std::string& what) {
@@ -48,10 +49,14 @@ std::string text(const json& object, const char* key, const std::string& what) {
   return value->get<std::string>();
 }
 
-const json& parameters(const json& object) {
-  static const json kNone = json::object();
-  const json* value = find(object, "parameters");
-  return value == nullptr ? kNone : object_of(*value, "'parameters'");
+/// Calls with the name and the value of each parameter that is not null.
+template <class Use>
+void each_parameter(const json& object, Use use) {
+  const json* parameters = find(object, "parameters");
+  if (parameters == nullptr) return;
+  for (const auto& [name, value] : object_of(*parameters, "'parameters'").items()) {
+    if (!value.is_null()) use(name, value);
+  }
 }
 
 Parameter parameter(const json& value) {
@@ -107,10 +112,10 @@ Tensor decode_input(const json& input, std::span<const std::byte>& binary, Stora
   tensor.type = data_type(tensor.name, text(input, "datatype", "tensor '" + tensor.name + "'"));
   tensor.shape = shape(input, tensor.name);
   const json* size = nullptr;
-  for (const auto& [name, value] : parameters(input).items()) {
+  each_parameter(input, [&](const std::string& name, const json& value) {
     check_tensor_parameter(tensor.name, name);
     if (name == "binary_data_size") size = &value;
-  }
+  });
   const json* data = find(input, "data");
   if ((data != nullptr) == (size != nullptr)) {
     refuse("tensor '" + tensor.name + "' must have either 'data' or 'binary_data_size'");
@@ -126,26 +131,25 @@ Tensor decode_input(const json& input, std::span<const std::byte>& binary, Stora
 
 void decode_output(const json& output, Request& request, OutputFormat& format) {
   std::string name = text(object_of(output, "an output"), "name", "an output");
-  for (const auto& [parameter_name, value] : parameters(output).items()) {
+  each_parameter(output, [&](const std::string& parameter_name, const json& value) {
     check_tensor_parameter(name, parameter_name);
     if (parameter_name == "binary_data") format.by_name[name] = flag(parameter_name, value);
-  }
+  });
   request.outputs.push_back(std::move(name));
 }
 
 void apply_parameters(const json& head, Request& request, OutputFormat& format) {
-  for (const auto& [name, value] : parameters(head).items()) {
+  each_parameter(head, [&](const std::string& name, const json& value) {
     if (name == "binary_data_output") {
       format.binary = flag(name, value);
     } else {
       apply_parameter(request, name, parameter(value));
     }
-  }
+  });
 }
 
-}  // namespace
-
-json parse_json(std::string_view text) {
+/// Throws json::exception.
+json parse(std::string_view text) {
   std::size_t values = 0;
   const auto guard = [&values](int depth, json::parse_event_t event, json&) {
     if (depth > kMaxDepth) refuse("the JSON is nested too deeply");
@@ -158,9 +162,43 @@ json parse_json(std::string_view text) {
     }
     return true;
   };
+  return json::parse(text, guard);
+}
+
+/// JSON has no NaN and no infinity, but Python and others write them as bare words. The text with
+/// these words as strings, which tensors of FP32 and FP64 take; nothing if there are none.
+std::optional<std::string> with_quoted_numbers(std::string_view text) {
+  std::string quoted;
+  std::size_t copied = 0;
+  bool in_string = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '\\' && in_string)
+      ++at;
+    else if (text[at] == '"')
+      in_string = !in_string;
+    if (in_string) continue;
+    for (const std::string_view word : {kNotANumber, kInfinity, kMinusInfinity}) {
+      if (!text.substr(at).starts_with(word)) continue;
+      quoted.append(text.substr(copied, at - copied)).append("\"").append(word).append("\"");
+      at += word.size() - 1;
+      copied = at + 1;
+      break;
+    }
+  }
+  if (copied == 0) return std::nullopt;
+  return quoted.append(text.substr(copied));
+}
+
+}  // namespace
+
+json parse_json(std::string_view text) {
   try {
-    return json::parse(text, guard);
+    return parse(text);
   } catch (const json::exception& fault) {
+    try {
+      if (const auto quoted = with_quoted_numbers(text)) return parse(*quoted);
+    } catch (const json::exception&) {  // The first fault is where the client has it.
+    }
     refuse("the JSON is not valid: " + std::string(fault.what()));
   }
 }
@@ -184,7 +222,7 @@ DecodedInfer decode_infer(const Body& body, std::optional<std::size_t> json_byte
   DecodedInfer decoded;
   Request& request = decoded.request;
   request.headers_ns = headers_ns;
-  if (head.contains("id")) request.id = text(head, "id", "the request");
+  if (find(head, "id") != nullptr) request.id = text(head, "id", "the request");
   apply_parameters(head, request, decoded.format);
   // Nothing points into a body that is JSON only.
   const auto storage = std::make_shared<Storage>(Storage{json_bytes ? body : Body{}, {}});

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -68,6 +69,12 @@ Element element(const Tensor& tensor, const json& value) {
     if (value.is_number()) {
       const auto number = static_cast<Element>(value.get<double>());
       if (std::isfinite(number)) return number;
+    } else if (value.is_string()) {
+      using Limits = std::numeric_limits<Element>;
+      const auto& word = value.get_ref<const std::string&>();
+      if (word == kNotANumber) return Limits::quiet_NaN();
+      if (word == kInfinity) return Limits::infinity();
+      if (word == kMinusInfinity) return -Limits::infinity();
     }
   } else if (value.is_number_unsigned()) {
     const auto number = value.get<std::uint64_t>();

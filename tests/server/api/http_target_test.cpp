@@ -68,6 +68,17 @@ TEST(HttpTarget, NamesAreDecodedAfterThePathIsSplit) {
   expect("/v2//models///m//infer/", Route::kInfer, "m");
 }
 
+// Clients that take the server for a proxy, and some proxies, name the host in the target.
+TEST(HttpTarget, TheHostMayBeNamed) {
+  expect("http://h/v2/models/m/infer", Route::kInfer, "m");
+  expect("HTTPS://user@h:1/v2/health/live?x=http://", Route::kLive);
+  expect("http://[::1]:80/v2", Route::kServer);
+  for (const char* target : {"http://h", "http:///", "http://h?/v2", "ftp://h/v2", "://h/v2", "v2",
+                             "*", "h/v2", "http:/v2", "/http://h/v2"}) {
+    expect(target, Route::kNone);
+  }
+}
+
 TEST(HttpTarget, EachRouteHasItsMethods) {
   for (const Route route : {Route::kInfer, Route::kIndex, Route::kLoad, Route::kUnload}) {
     EXPECT_EQ(methods(route), "POST");
@@ -75,10 +86,10 @@ TEST(HttpTarget, EachRouteHasItsMethods) {
     EXPECT_FALSE(takes(route, "GET"));
     EXPECT_FALSE(takes(route, "HEAD"));
   }
-  EXPECT_EQ(methods(Route::kScheduler), "GET, POST");
+  EXPECT_EQ(methods(Route::kScheduler), "GET, HEAD, POST");
   EXPECT_TRUE(takes(Route::kScheduler, "GET"));
   EXPECT_TRUE(takes(Route::kScheduler, "POST"));
-  EXPECT_EQ(methods(Route::kLive), "GET");
+  EXPECT_EQ(methods(Route::kLive), "GET, HEAD");
   EXPECT_TRUE(takes(Route::kLive, "GET"));
   EXPECT_TRUE(takes(Route::kLive, "HEAD"));
   EXPECT_FALSE(takes(Route::kLive, "POST"));

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
 #include <limits>
 #include <map>
 
@@ -96,6 +98,62 @@ TEST(JsonCodec, RefusesRequestsOfAnotherForm) {
             "parameter 'binary_data_output' must be true or false");
   EXPECT_EQ(fault(R"({"parameters":{"priority":"high"}})"),
             "parameter 'priority' must be a number of 0 or more");
+}
+
+// Prevents: clients with optional fields, which send null for those that are absent, are refused.
+TEST(JsonCodec, NullIsAbsent) {
+  const auto decoded = decode(
+      R"({"id":null,"model_name":null,"parameters":null,"outputs":null,"inputs":[)"
+      R"({"name":"x","datatype":"FP32","shape":[2],"parameters":null,"data":[1,2]},)"
+      R"({"name":"y","datatype":"UINT8","shape":[1],"data":[1],"parameters":{"binary_data_size":null}}]})");
+  EXPECT_EQ(decoded.request.id, "");
+  EXPECT_EQ(decoded.request.inputs.size(), 2U);
+  EXPECT_TRUE(decoded.request.outputs.empty());
+  const auto others = decode(R"({"inputs":null,"outputs":[{"name":"a","parameters":null}],)"
+                             R"("parameters":{"priority":null,"binary_data_output":null}})");
+  EXPECT_EQ(others.request.outputs, std::vector<std::string>{"a"});
+  EXPECT_EQ(others.request.priority, 0U);
+  EXPECT_FALSE(others.format.is_binary("a"));
+  const auto fault = [](const std::string& body) { return refusal([&] { decode(body); }); };
+  EXPECT_EQ(fault("null"), "the request must be an object");
+  EXPECT_EQ(fault(R"({"inputs":[{"name":null}]})"), "an input must have 'name', a string");
+  EXPECT_EQ(fault(input_json("FP32", "[1,2]", "null")),
+            "tensor 'x' must have 'shape', a list of integers");
+  EXPECT_EQ(fault(input_json("FP32", "null")),
+            "tensor 'x' must have either 'data' or 'binary_data_size'");
+  EXPECT_EQ(fault(input_json("FP32", "[1,null]")), "tensor 'x': null is no FP32");
+}
+
+// Prevents: what Python's json writes for NaN and infinity is refused as no JSON.
+TEST(JsonCodec, TakesNumbersThatJsonDoesNotHave) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const std::string data :
+       {"[NaN,Infinity,-Infinity,1.5]", R"(["NaN","Infinity","-Infinity",1.5])"}) {
+    const auto text = text_of(decode(input_json("FP32", data, "[4]")).request.inputs[0].data);
+    float values[4];
+    ASSERT_EQ(text.size(), sizeof(values));
+    std::memcpy(values, text.data(), sizeof(values));
+    EXPECT_TRUE(std::isnan(values[0]));
+    EXPECT_EQ(values[1], kInf);
+    EXPECT_EQ(values[2], -kInf);
+    EXPECT_EQ(values[3], 1.5F);
+  }
+  // The words inside of texts stay.
+  const auto texts =
+      decode(R"({"id":"a \" NaN","inputs":[)"
+             R"({"name":"NaN","datatype":"BYTES","shape":[1],"data":["-Infinity, \\"]},)"
+             R"({"name":"x","datatype":"FP64","shape":[1],"data":[NaN]}]})");
+  EXPECT_EQ(texts.request.id, "a \" NaN");
+  EXPECT_EQ(texts.request.inputs[0].name, "NaN");
+  EXPECT_EQ(text_of(texts.request.inputs[0].data), bytes_of(12U) + "-Infinity, \\");
+  const auto fault = [](const std::string& type, const std::string& data) {
+    return refusal([&] { decode(input_json(type, data)); });
+  };
+  EXPECT_EQ(fault("INT32", "[1,NaN]"), "tensor 'x': \"NaN\" is no INT32");
+  EXPECT_EQ(fault("FP32", R"([1,"nan"])"), "tensor 'x': \"nan\" is no FP32");
+  for (const char* bad : {"[1,NaN", "[1,nan]", "[1,+Infinity]", "[1,NaNa]", "[1,--Infinity]"}) {
+    EXPECT_TRUE(fault("FP32", bad).starts_with("the JSON is not valid")) << bad;
+  }
 }
 
 TEST(JsonCodec, ChecksBinarySizes) {
