@@ -48,6 +48,11 @@ class CancelOnce {
     if (handle) handle->cancel();
   }
 
+  [[nodiscard]] bool cancelled() {
+    const std::lock_guard lock(mutex_);
+    return cancelled_;
+  }
+
   void cancel() {
     std::shared_ptr<Cancellation> handle;
     {

@@ -9,7 +9,7 @@
 namespace sluice::server::api {
 namespace {
 
-/// A message of this size takes so long that others should not wait for it.
+/// While a call has a message of this size, others should not wait for its thread.
 constexpr std::size_t kLarge = std::size_t{64} << 10;
 
 /// A slow reader gets a second for each 64 KiB, as over HTTP.
@@ -62,6 +62,12 @@ void GenericCall::has_read(bool ok) {
   large_ = ok && message_.Length() >= kLarge;
   if (large_) all_.count_large(1);
   ++uses_;  // Other threads may end the call before its handler returns.
+  const std::size_t work = ok ? handler_->work(message_) : 0;
+  if (work < CodecPool::kLarge) return handle(ok);
+  all_.pool_.post(work, [this] { handle(!cancel_.cancelled()); });
+}
+
+void GenericCall::handle(bool ok) {
   handler_->has_read(ok);
   release();
 }
@@ -120,6 +126,7 @@ void GenericCalls::end() {
   }
   changed_.notify_all();
   threads_.clear();
+  pool_.end();
 }
 
 void GenericCalls::serve() {

@@ -16,6 +16,7 @@
 
 #include "server/api/access.hpp"
 #include "server/api/call_state.hpp"
+#include "server/api/codec_pool.hpp"
 #include "server/api/time_limits.hpp"
 #include "server/service/service.hpp"
 
@@ -30,7 +31,7 @@ struct CallLimits {
 class GenericCalls;
 
 /// One call of any method. A handler calls read(), write() and one of the two that finish, each
-/// when the one before is done. Deletes itself, on a thread of the queue.
+/// when the one before is done. Deletes itself, on a thread of the queue or of the pool.
 class GenericCall {
  public:
   /// What answers a call. It is called by one thread at a time, and must not block.
@@ -41,9 +42,11 @@ class GenericCall {
     Handler& operator=(const Handler&) = delete;
     /// When the call has ended: the answer has left, or the client is gone.
     virtual ~Handler() = default;
-    /// After read(). ok: the message is in message(). Otherwise there is none, or gRPC has refused
-    /// it.
+    /// After read(). ok: the message is in message(). Otherwise there is none, gRPC has refused it,
+    /// or the client is gone.
     virtual void has_read(bool ok) = 0;
+    /// How much there is to do in has_read(), as CodecPool::post().
+    [[nodiscard]] virtual std::size_t work(grpc::ByteBuffer& message) { return message.Length(); }
     /// After write().
     virtual void has_written() {}
   };
@@ -74,6 +77,8 @@ class GenericCall {
   ~GenericCall();
   void arrived(bool ok);
   void has_read(bool ok);
+  /// Passes what has_read() gave on.
+  void handle(bool ok);
   void has_written(bool ok);
   void has_finished(bool ok);
   void closed(bool ok);
@@ -140,6 +145,7 @@ class GenericCalls {
   int polling_ = 0;  ///< Threads; one, and one more for each call with a large message.
   int large_ = 0;
   bool ending_ = false;
+  CodecPool pool_;  ///< Parses large messages.
   std::vector<std::jthread> threads_;
 };
 

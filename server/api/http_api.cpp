@@ -1,27 +1,25 @@
 #include "server/api/http_api.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "base/json_text.hpp"
-#include "server/api/call_state.hpp"
 #include "server/api/compression.hpp"
 #include "server/api/descriptions.hpp"
+#include "server/api/http_body.hpp"
+#include "server/api/http_infer.hpp"
 #include "server/api/http_json.hpp"
 #include "server/api/http_target.hpp"
 #include "server/api/refusal.hpp"
-#include "server/api/request_rules.hpp"
-#include "server/api/trace.hpp"
 
 namespace sluice::server::api {
 namespace {
 
 using nlohmann::json;
 
-constexpr const char* kJsonBytesHeader = "Inference-Header-Content-Length";
-/// A smaller body gains nothing.
-constexpr std::size_t kWorthDeflating = 512;
+/// Of the body of a call that is no inference, also when inflated. It is parsed in the thread of
+/// the connection.
+constexpr std::size_t kMostOtherBytes = CodecPool::kLarge;
 
 unsigned http_status(Code code) {
   switch (code) {
@@ -88,62 +86,49 @@ HttpReply text_reply(std::string text) {
   return reply;
 }
 
-/// Inflates the body of a request. A refusal here is one of the body, not of its encoding.
-Body decoded(Body body, const HttpHead& head, std::size_t max_bytes, const ByteBudget& memory) {
-  if (content_encoding(head.content_encoding) == Encoding::kIdentity) return body;
-  auto plain = std::make_shared<std::string>(inflate(body.bytes, max_bytes));
-  const std::string_view bytes = *plain;
-  return {bytes, counted(std::move(plain), share_of(memory, bytes.size()))};
-}
-
-HttpReply encoded(HttpReply reply, const std::string& accept) {
-  const Encoding encoding = accepted_encoding(accept);
-  if (encoding == Encoding::kIdentity || reply.body.size() < kWorthDeflating) return reply;
-  reply.body = deflate(reply.body, encoding);
-  reply.headers.emplace_back("Content-Encoding", to_string(encoding));
-  return reply;
-}
-
-/// Runs `make`; a refusal becomes its reply.
-HttpReply guarded(const MakeReply& make) {
-  try {
-    return make();
-  } catch (const Refusal& refusal) {
-    return error_reply(refusal.status);
-  }
-}
-
 /// A call that is answered at once, in the connection's thread.
 class QuickCall final : public HttpCall {
  public:
-  QuickCall(HttpHead head, std::size_t max_bytes, const ByteBudget& memory,
-            std::function<HttpReply(std::string_view)> make)
-      : head_(std::move(head)), max_bytes_(max_bytes), memory_(memory), make_(std::move(make)) {}
+  using Make = std::function<HttpReply(std::string_view)>;
+
+  QuickCall(HttpHead head, CodecPool& pool, const ByteBudget& memory, Make make)
+      : head_(std::move(head)), pool_(pool), memory_(memory), make_(std::move(make)) {}
 
   void run(Body body, ReplyDone done) override {
-    auto reply = guarded([&] {
-      const Body plain = decoded(std::move(body), head_, max_bytes_, memory_);
-      return encoded(make_(plain.bytes), head_.accept_encoding);
-    });
-    done([reply = std::move(reply)] { return reply; });
+    auto reply = std::make_shared<HttpReply>(guarded([&] {
+      const Body plain = plain_body(body, head_.content_encoding, kMostOtherBytes, memory_);
+      return make_(plain.bytes);
+    }));
+    // Compressing is work, sending is none.
+    const std::size_t work = head_.accept_encoding.empty() ? 0 : reply->body.size();
+    answer(
+        pool_, work,
+        [reply, accept = head_.accept_encoding] { return encoded(std::move(*reply), accept); },
+        done);
   }
 
  private:
   HttpHead head_;
-  std::size_t max_bytes_;
+  CodecPool& pool_;
   const ByteBudget& memory_;
-  std::function<HttpReply(std::string_view)> make_;
+  Make make_;
 };
 
 /// A call that blocks.
 class SlowCall final : public HttpCall {
  public:
-  SlowCall(Workers& workers, std::function<void(const json&)> check, std::function<Status()> act)
-      : workers_(workers), check_(std::move(check)), act_(std::move(act)) {}
+  SlowCall(HttpHead head, Workers& workers, const ByteBudget& memory,
+           std::function<void(const json&)> check, std::function<Status()> act)
+      : head_(std::move(head)),
+        workers_(workers),
+        memory_(memory),
+        check_(std::move(check)),
+        act_(std::move(act)) {}
 
   void run(Body body, ReplyDone done) override {
     try {
-      check_(body.bytes.empty() ? json::object() : parse_json(body.bytes));
+      const Body plain = plain_body(body, head_.content_encoding, kMostOtherBytes, memory_);
+      check_(plain.bytes.empty() ? json::object() : parse_json(plain.bytes));
     } catch (const Refusal& refusal) {
       return done([status = refusal.status] { return error_reply(status); });
     }
@@ -155,95 +140,11 @@ class SlowCall final : public HttpCall {
   }
 
  private:
+  HttpHead head_;
   Workers& workers_;
+  const ByteBudget& memory_;
   std::function<void(const json&)> check_;
   std::function<Status()> act_;
-};
-
-class InferCall final : public HttpCall {
- public:
-  InferCall(Service& service, HttpHead head, HttpTarget target, std::size_t max_bytes)
-      : service_(service),
-        head_(std::move(head)),
-        target_(std::move(target)),
-        max_bytes_(max_bytes),
-        trace_(next_traceparent(head_.traceparent)),
-        announcement_(service, target_.model, head_.content_length) {}
-
-  void run(Body body, ReplyDone done) override {
-    const ReplyDone traced = [done = std::move(done), trace = trace_](MakeReply make) {
-      if (trace.empty()) return done(std::move(make));
-      done([make = std::move(make), trace] {
-        HttpReply reply = make();
-        reply.headers.emplace_back("traceparent", trace);
-        return reply;
-      });
-    };
-    try {
-      infer(decoded(std::move(body), head_, max_bytes_, service_.memory()), traced);
-    } catch (const Refusal& refusal) {
-      service_.refused(target_.model, with_reason(refusal.status, "malformed"));
-      traced([status = refusal.status] { return error_reply(status); });
-    }
-  }
-  void cancel() override { cancel_.cancel(); }
-
- private:
-  void infer(const Body& body, const ReplyDone& done) {
-    DecodedInfer decoded = decode_infer(body, json_bytes(), announcement_.headers_ns());
-    Request& request = decoded.request;
-    request.model = target_.model;
-    request.version = target_.version;
-    request.trace = trace_;
-    check_request(request);
-    count_memory(request, ByteBudget::Share(service_.memory()));
-    request.announced = announcement_.take();
-    auto answer = [done, &memory = service_.memory(), echo = echo_of(request),
-                   format = std::move(decoded.format),
-                   accept = head_.accept_encoding](const Status& status, const Response& response) {
-      if (!status.ok()) return done([status] { return error_reply(status); });
-      auto held = std::make_shared<Response>(response);
-      done([=, &memory] {
-        return guarded([&] {
-          HttpReply made = encoded(reply(echo, *held, format), accept);
-          *held = {};  // Its memory is free for the reply.
-          made.memory = counted(nullptr, share_of(memory, made.body.size()));
-          return made;
-        });
-      });
-    };
-    cancel_.set(service_.infer(std::move(request), std::move(answer)));
-  }
-
-  [[nodiscard]] std::optional<std::size_t> json_bytes() const {
-    const std::string& text = head_.inference_header_length;
-    if (text.empty()) return std::nullopt;
-    std::size_t bytes = 0;
-    const char* end = text.data() + text.size();
-    if (std::from_chars(text.data(), end, bytes).ptr != end) {
-      refuse(std::string(kJsonBytesHeader) + " must be an integer of 0 or more");
-    }
-    return bytes;
-  }
-
-  static HttpReply reply(const Echo& echo, const Response& response, const OutputFormat& format) {
-    EncodedInfer made = encode_infer(echo, response, format);
-    HttpReply reply;
-    reply.body = std::move(made.body);
-    if (made.json_bytes) {
-      reply.content_type = "application/octet-stream";
-      reply.headers.emplace_back(kJsonBytesHeader, std::to_string(*made.json_bytes));
-    }
-    return reply;
-  }
-
-  Service& service_;
-  HttpHead head_;
-  HttpTarget target_;
-  std::size_t max_bytes_;
-  std::string trace_;
-  Announcement announcement_;
-  CancelOnce cancel_;
 };
 
 HttpReply model_ready(const Service& service, const HttpTarget& target) {
@@ -302,8 +203,12 @@ HttpReply describe(Service& service, const HttpTarget& target, bool post, std::s
 }
 
 void check_load(const json& body) {
-  if (!body.is_object() || !body.contains("parameters")) return;
-  for (const auto& [name, value] : body["parameters"].items()) check_load_parameter(name);
+  if (body.is_null()) return;
+  if (!body.is_object()) refuse("the request must be an object");
+  const auto parameters = body.find("parameters");
+  if (parameters == body.end() || parameters->is_null()) return;
+  if (!parameters->is_object()) refuse("'parameters' must be an object");
+  for (const auto& [name, value] : parameters->items()) check_load_parameter(name);
 }
 
 void check_head(const HttpHead& head, const HttpTarget& target, const Access& access) {
@@ -327,7 +232,9 @@ void check_head(const HttpHead& head, const HttpTarget& target, const Access& ac
   try {
     (void)content_encoding(head.content_encoding);
   } catch (const Refusal& refusal) {
-    throw error_reply(415, refusal.status.message);
+    HttpReply reply = error_reply(415, refusal.status.message);
+    reply.headers.emplace_back("Accept-Encoding", "gzip, deflate");
+    throw reply;
   }
 }
 
@@ -356,23 +263,28 @@ void HttpApi::refused(const std::string& target, unsigned status, std::string_vi
     service_.refused(parsed.model, {code_of(status), "", 0, reason});
 }
 
+std::size_t HttpApi::max_body_bytes(const std::string& target) const {
+  const bool inference = parse_target(target).route == Route::kInfer;
+  return inference ? max_request_bytes_ : std::min(max_request_bytes_, kMostOtherBytes);
+}
+
 std::shared_ptr<HttpCall> HttpApi::begin(const HttpHead& head) {
   HttpTarget target = parse_target(head.target);
   check_head(head, target, access_);
   Service& service = service_;
   switch (target.route) {
     case Route::kInfer:
-      return std::make_shared<InferCall>(service, head, std::move(target), max_request_bytes_);
+      return http_infer_call(service, pool_, head, std::move(target), max_request_bytes_);
     case Route::kLoad:
-      return std::make_shared<SlowCall>(workers_, check_load,
+      return std::make_shared<SlowCall>(head, workers_, service.memory(), check_load,
                                         [&service, target] { return service.load(target.model); });
     case Route::kUnload:
       return std::make_shared<SlowCall>(
-          workers_, [](const json&) {},
+          head, workers_, service.memory(), [](const json&) {},
           [&service, target] { return service.unload(target.model); });
     default:
       return std::make_shared<QuickCall>(
-          head, max_request_bytes_, service.memory(),
+          head, pool_, service.memory(),
           [&service, target, post = head.method == "POST"](std::string_view body) {
             return describe(service, target, post, body);
           });

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/api/access.hpp"
+#include "server/api/codec_pool.hpp"
 #include "server/api/json_codec.hpp"
 #include "server/api/workers.hpp"
 #include "server/service/service.hpp"
@@ -40,8 +41,8 @@ struct HttpReply {
 [[nodiscard]] HttpReply error_reply(unsigned status, const std::string& message);
 [[nodiscard]] HttpReply error_reply(const Status& status);
 
-/// Makes the reply. Called by the connection in its own thread, so that the dispatcher of the
-/// service encodes nothing.
+/// Makes the reply. Called once, by the connection in its own thread, so that the dispatcher of the
+/// service encodes nothing. Takes no long time: CodecPool has made what does.
 using MakeReply = std::function<HttpReply()>;
 /// Called exactly once for each request that runs, from any thread.
 using ReplyDone = std::function<void(MakeReply)>;
@@ -62,12 +63,16 @@ class HttpCall {
 
 class HttpApi {
  public:
-  HttpApi(Service& service, Workers& workers, std::size_t max_request_bytes, Access access)
+  HttpApi(Service& service, Workers& workers, CodecPool& pool, std::size_t max_request_bytes,
+          Access access)
       : service_(service),
         workers_(workers),
+        pool_(pool),
         max_request_bytes_(max_request_bytes),
         access_(std::move(access)) {}
 
+  /// Of the body of a request to this target, also when inflated.
+  [[nodiscard]] std::size_t max_body_bytes(const std::string& target) const;
   /// Finds the call and announces an inference. Throws HttpReply for a request that is refused by
   /// its headers.
   [[nodiscard]] std::shared_ptr<HttpCall> begin(const HttpHead& head);
@@ -79,6 +84,7 @@ class HttpApi {
  private:
   Service& service_;
   Workers& workers_;
+  CodecPool& pool_;
   std::size_t max_request_bytes_;
   Access access_;
 };

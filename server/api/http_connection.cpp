@@ -7,7 +7,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/string.hpp>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
@@ -15,6 +14,10 @@
 #include <boost/beast/http/write.hpp>
 #include <limits>
 #include <optional>
+#include <string>
+#include <vector>
+
+#include "server/api/http_headers.hpp"
 
 namespace sluice::server::api {
 namespace {
@@ -27,7 +30,6 @@ using boost::system::error_code;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr unsigned kHttp11 = 11;
 constexpr std::uint32_t kMaxHeaderBytes = 16 << 10;
 /// Read ahead of a request that is being answered, for the next requests of its connection.
 constexpr std::size_t kReadAhead = 16 << 10;
@@ -43,9 +45,18 @@ constexpr auto kNever = steady_clock::time_point::max();
 /// What a slow client gets for so many bytes, to send or to read them: a second for each 64 KiB.
 milliseconds time_for(std::size_t bytes) { return milliseconds(bytes * 1000 / (64 << 10)); }
 
+std::vector<std::string> headers(const http::fields& fields, std::string_view name) {
+  std::vector<std::string> values;
+  const auto [first, last] = fields.equal_range(beast::string_view(name.data(), name.size()));
+  for (auto at = first; at != last; ++at) values.emplace_back(at->value());
+  return values;
+}
+
+/// A header that comes several times is one list (RFC 9110, 5.3). One that is no list is then none.
 std::string header(const http::fields& fields, std::string_view name) {
-  const auto value = fields[beast::string_view(name.data(), name.size())];
-  return {value.data(), value.size()};
+  std::string all;
+  for (const std::string& value : headers(fields, name)) all += (all.empty() ? "" : ", ") + value;
+  return all;
 }
 
 /// Of a refusal by the headers, as Status::reason.
@@ -188,6 +199,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
       begin(request);
     } catch (HttpReply& reply) {
       const std::string_view reason = reason_of(reply.status);
+      last_ = last_ || reply.status == 400;
       if (has_body) return refuse(std::move(reply), reason);
       stop_timer();
       api_.refused(std::string(request.target()), reply.status, reason);
@@ -201,23 +213,21 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
     head.method = std::string(request.method_string());
     head.target = target_ = std::string(request.target());
     head.content_length = parser_->content_length().value_or(0);
+    most_bytes_ = api_.max_body_bytes(target_);
+    unread_ = parser_->chunked() ? options_.max_request_bytes : head.content_length;
     head.content_encoding = header(request, "Content-Encoding");
     head.accept_encoding = header(request, "Accept-Encoding");
     head.inference_header_length = header(request, "Inference-Header-Content-Length");
     head.authorization = header(request, "Authorization");
     head.origin = header(request, "Origin");
     head.traceparent = header(request, "traceparent");
-    const std::size_t limit = options_.max_request_bytes;
-    unread_ = parser_->chunked() ? limit : head.content_length;
-    if (head.content_length > limit) {
+    if (head.content_length > most_bytes_) {
       throw error_reply(413, "the body has " + std::to_string(head.content_length) +
-                                 " bytes; the limit is " + std::to_string(limit));
+                                 " bytes; the limit is " + std::to_string(most_bytes_));
     }
-    if (!parser_->chunked() && request.count(http::field::transfer_encoding) > 0) {
-      throw error_reply(501, "Transfer-Encoding: only chunked is understood");
-    }
-    const auto expect = request[http::field::expect];
-    const bool waits = beast::iequals(expect, "100-continue");
+    // A client of HTTP/1.0 does not know a 100 Continue.
+    const std::string expect = version_ < kHttp11 ? "" : header(request, "Expect");
+    const bool waits = is_word(expect, "100-continue");
     if (!expect.empty() && !waits) {
       throw error_reply(417, "Expect: only 100-continue is understood");
     }
@@ -228,7 +238,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
     body_limit_ = steady_clock::now() + options_.body_timeout;
     if (!parser_->chunked()) return read_body(head.content_length, waits);
     chunks_.emplace(std::move(*parser_));
-    chunks_->body_limit(limit);
+    chunks_->body_limit(most_bytes_);
     waits ? write_continue() : read_more_body();
   }
 
@@ -282,7 +292,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
     if (timed_out_) return refuse(error_reply(408, "the body took too long"), "too_slow");
     if (error == http::error::body_limit) {
       return refuse(error_reply(413, "the body has more bytes than the limit, " +
-                                         std::to_string(options_.max_request_bytes)),
+                                         std::to_string(most_bytes_)),
                     "too_large");
     }
     if (error)
@@ -459,6 +469,7 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
   std::optional<http::request_parser<http::string_body>> chunks_;  ///< Of a chunked body.
   std::string target_;                                             ///< Of the request.
   unsigned version_ = kHttp11;                                     ///< Of the request.
+  std::size_t most_bytes_ = 0;                                     ///< Of the body.
   bool bodyless_ = false;  ///< The request was HEAD: the response has no body.
   std::shared_ptr<HttpCall> call_;
   std::unique_ptr<char[]> body_;

@@ -19,6 +19,7 @@
 
 #include "base/error.hpp"
 #include "server/api/address.hpp"
+#include "server/api/codec_pool.hpp"
 #include "server/api/http_connection.hpp"
 #include "server/api/workers.hpp"
 
@@ -179,7 +180,7 @@ class HttpServer::Parts {
         options_(options),
         tls_(tls_context(options.tls)),
         connections_(options),
-        api_(service, workers_, options.max_request_bytes, options.access),
+        api_(service, workers_, pool_, options.max_request_bytes, options.access),
         listener_(loops_.front().io(), options),
         retry_(listener_.executor()) {
     asio::post(listener_.executor(), [this] { accept(); });
@@ -270,6 +271,7 @@ class HttpServer::Parts {
   std::optional<asio::ssl::context> tls_;
   HttpConnections connections_;
   Workers workers_;
+  CodecPool pool_;
   HttpApi api_;
   Listener listener_;
   const int port_ = listener_.port();

@@ -45,6 +45,8 @@ class InferCall final : public GenericCall::Handler {
   }
 
  private:
+  std::size_t work(grpc::ByteBuffer& message) override { return decoding_work(message); }
+
   void has_read(bool ok) override {
     if (!ok) {
       // gRPC has already refused a message over the limit. Otherwise the client is gone, or has

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "server/api/codec_pool.hpp"
 #include "server/api/kserve.pb.h"
 #include "server/api/refusal.hpp"
 
@@ -48,8 +49,8 @@ std::size_t skip_field(google::protobuf::io::CodedInputStream& in, std::uint32_t
   return tag == kRawTag ? 0 : length;
 }
 
-/// Applies the limits before anything is built.
-void check_size(grpc::ByteBuffer& message) {
+/// Applies the limits before anything is built. Returns the bytes outside of raw_input_contents.
+std::size_t check_size(grpc::ByteBuffer& message) {
   grpc::ProtoBufferReader reader(&message);
   google::protobuf::io::CodedInputStream in(&reader);
   std::size_t outside = 0;
@@ -61,6 +62,7 @@ void check_size(grpc::ByteBuffer& message) {
       refuse("the request has more than 32 MiB outside raw_input_contents: send tensors there");
     }
   }
+  return outside;
 }
 
 /// Keeps a parsed message, and the tensors that had to be converted.
@@ -243,8 +245,18 @@ grpc::Slice raw_prefix(std::size_t size) {
 
 }  // namespace
 
+std::size_t decoding_work(grpc::ByteBuffer& message) {
+  if (message.Length() < CodecPool::kLarge) return message.Length();
+  try {
+    const std::size_t parsed = check_size(message);
+    return CodecPool::work_of(parsed, message.Length() - parsed);
+  } catch (const Refusal&) {
+    return 0;  // decode_infer() refuses it for the same reason, as early.
+  }
+}
+
 Request decode_infer(grpc::ByteBuffer& message, std::uint64_t headers_ns) {
-  check_size(message);
+  static_cast<void>(check_size(message));
   const auto storage = std::make_shared<Storage>();
   {
     grpc::ProtoBufferReader reader(&message);

@@ -1,11 +1,16 @@
 #pragma once
 #include <grpcpp/support/byte_buffer.h>
 
+#include <cstddef>
+
 #include "server/api/request_rules.hpp"
 #include "server/service/service.hpp"
 
 /// ModelInfer between the wire and the service. Throws Refusal.
 namespace sluice::server::api {
+
+/// The work of decode_infer(), as CodecPool::post(). Refuses nothing.
+[[nodiscard]] std::size_t decoding_work(grpc::ByteBuffer& message);
 
 /// Parses a ModelInferRequest. The tensors point into the parsed message, which Request::storage
 /// keeps. headers_ns: the start of relative deadlines.

@@ -2,6 +2,7 @@
 #include <grpcpp/support/sync_stream.h>
 
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -9,6 +10,7 @@
 
 #include "grpc_server_test.hpp"
 #include "raw_http.hpp"
+#include "raw_http2.hpp"
 #include "server/api/health.pb.h"
 #include "support/eventually.hpp"
 
@@ -77,45 +79,14 @@ class Watcher {
   std::unique_ptr<grpc::ClientReader<HealthCheckResponse>> stream_;
 };
 
-/// An HTTP/2 frame.
-std::string frame(char type, char flags, char stream, const std::string& payload) {
-  const auto size = payload.size();
-  const char head[] = {static_cast<char>(size >> 16U),
-                       static_cast<char>(size >> 8U),
-                       static_cast<char>(size),
-                       type,
-                       flags,
-                       0,
-                       0,
-                       0,
-                       stream};
-  return std::string(head, sizeof(head)) + payload;
-}
-
-/// What a client sends for one call on a new connection.
-std::string call_bytes(const std::string& path, const std::string& message,
-                       const std::string& settings = "") {
-  const auto text = [](const std::string& word) {
-    return std::string(1, static_cast<char>(word.size())) + word;
-  };
-  std::string headers;
-  for (const auto& [name, value] : {std::pair<std::string, std::string>{":method", "POST"},
-                                    {":scheme", "http"},
-                                    {":path", path},
-                                    {":authority", "localhost"},
-                                    {"te", "trailers"},
-                                    {"content-type", "application/grpc"}}) {
-    headers += std::string(1, '\0') + text(name) + text(value);
-  }
-  const std::string length = {0, 0, 0, 0, static_cast<char>(message.size())};
-  return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, settings) + frame(1, 4, 1, headers) +
-         frame(0, 1, 1, length + message);
-}
+using test::call_bytes;
+using test::http2_preface;
 
 // Prevents: the requests of a client that has died run, although nobody gets their answers.
 TEST_F(GrpcServerTest, TheRequestOfAClientThatDiesIsCancelled) {
   test::RawHttp connection(server_->port());
-  ASSERT_TRUE(connection.send(call_bytes(kPath, echo_request("stuck").SerializeAsString())));
+  ASSERT_TRUE(connection.send(http2_preface() +
+                              call_bytes(1, kPath, echo_request("stuck").SerializeAsString())));
   ASSERT_TRUE(eventually([&] { return service_.unanswered() == 1; }));
   connection.reset();
   EXPECT_TRUE(eventually([&] { return service_.cancelled() == 1; }));
@@ -196,7 +167,7 @@ TEST_F(GrpcServerTest, AWatcherLearnsOfEachChange) {
 TEST_F(GrpcServerTest, AWatcherMayReadNothing) {
   test::RawHttp reads_nothing(server_->port());
   const std::string no_window = {0, 4, 0, 0, 0, 0};
-  ASSERT_TRUE(reads_nothing.send(call_bytes(kWatch, "", no_window)));
+  ASSERT_TRUE(reads_nothing.send(http2_preface(no_window) + call_bytes(1, kWatch, "")));
   Watcher other(channel_, "");
   EXPECT_EQ(other.next(), HealthCheckResponse::SERVING);
   for (const bool ready : {false, true, false}) {
@@ -221,6 +192,25 @@ TEST_F(GrpcServerTest, SmallCallsAreServedNextToALargeOne) {
   EXPECT_EQ(Waiting(*stub_, echo_request(), 10s).answer(), StatusCode::OK);
   service_.end_loads();
   EXPECT_EQ(waiting.answer(), StatusCode::OK);
+}
+
+// Prevents: as many large messages as there are threads keep the probes of all clients waiting.
+TEST_F(GrpcServerTest, ManyLargeCallsKeepNobodyWaiting) {
+  auto large = echo_request();
+  (*large.mutable_parameters())["padding"].set_string_param(std::string(100'000, 'x'));
+  large.set_id("keeps the thread");
+  std::deque<Waiting> waiting;
+  for (int i = 0; i < 40; ++i) waiting.emplace_back(*stub_, large);
+  EXPECT_TRUE(eventually([&] { return service_.loading() >= 2; }));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Waiting(*stub_, echo_request(), 10s).answer(), StatusCode::OK);
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + 10s);
+    inference::ServerLiveResponse live;
+    EXPECT_TRUE(stub_->ServerLive(&context, {}, &live).ok());
+  }
+  service_.end_loads();
+  for (Waiting& each : waiting) EXPECT_EQ(each.answer(), StatusCode::OK);
 }
 
 // Prevents: a service in gRPC's callback API. Its threads wait for all connections, so each event

@@ -26,6 +26,8 @@ class RawHttp {
   void half_close();
   /// Resets the connection.
   void reset();
+  /// Waits until the server has sent something. False: it has closed the connection.
+  bool hears() { return !received_.empty() || receive(); }
   /// The next reply; nothing if the connection ends before.
   std::optional<Reply> reply();
   /// All that comes until the server closes the connection.

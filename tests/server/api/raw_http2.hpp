@@ -10,10 +10,6 @@ namespace sluice::test {
 
 using Http2Headers = std::vector<std::pair<std::string, std::string>>;
 
-/// With it a client begins; its settings are empty.
-inline const std::string kHttp2Preface =
-    std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") + std::string("\0\0\0\4\0\0\0\0\0", 9);
-
 /// A frame.
 inline std::string frame(char type, char flags, std::uint32_t stream, std::string_view payload) {
   const auto size = payload.size();
@@ -28,6 +24,14 @@ inline std::string frame(char type, char flags, std::uint32_t stream, std::strin
                        static_cast<char>(stream)};
   return std::string(head, sizeof(head)).append(payload);
 }
+
+/// With it a client begins.
+inline std::string http2_preface(const std::string& settings = "") {
+  return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, settings);
+}
+
+/// The server's settings, among them its limits, hold from then on.
+inline std::string settings_acknowledged() { return frame(4, 1, 0, ""); }
 
 /// A literal of HPACK that is neither compressed nor kept.
 inline std::string hpack_text(const std::string& text) {
