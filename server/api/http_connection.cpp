@@ -215,6 +215,8 @@ class Connection final : public OpenConnection, public std::enable_shared_from_t
     head.content_length = parser_->content_length().value_or(0);
     most_bytes_ = api_.max_body_bytes(target_);
     unread_ = parser_->chunked() ? options_.max_request_bytes : head.content_length;
+    check_host(version_, headers(request, "Host"));
+    check_transfer_encoding(version_, header(request, "Transfer-Encoding"));
     head.content_encoding = header(request, "Content-Encoding");
     head.accept_encoding = header(request, "Accept-Encoding");
     head.inference_header_length = header(request, "Inference-Header-Content-Length");

@@ -129,7 +129,7 @@ def test_memory_is_bounded_by_whole_bodies(tmp_path):
     with serving(tmp_path, "--models", "dummy", "--max-queue-mb", "64") as server:
         before = resident_mb(server.listen["pid"])
         port = server.listen["http_port"]
-        head = f"POST /v2/models/dummy/infer HTTP/1.1\r\nContent-Length: {len(padded)}\r\n\r\n".encode()
+        head = f"POST /v2/models/dummy/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(padded)}\r\n\r\n".encode()
         clients = [socket.create_connection(("127.0.0.1", port), PATIENCE_S) for _ in range(8)]
         for client in clients:
             client.sendall(head + padded[: 1 << 16])
@@ -163,5 +163,5 @@ def test_a_client_that_drips_keeps_its_place_for_as_long_as_the_command_line_say
         serving(tmp_path, "--models", "dummy", "--body-s", "0.5") as server,
         socket.create_connection(("127.0.0.1", server.listen["http_port"]), PATIENCE_S / 3) as client,
     ):
-        client.sendall(b"POST /v2/models/dummy/infer HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{")
+        client.sendall(b"POST /v2/models/dummy/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
         assert client.recv(12) == b"HTTP/1.1 408"

@@ -19,7 +19,8 @@ using namespace std::chrono_literals;
 TEST_F(HttpServerTest, SendsContinueToAClientThatWaits) {
   auto connection = connect();
   const std::string body = echo_body();
-  connection.send("POST " + kEcho + " HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: " +
+  connection.send("POST " + kEcho +
+                  " HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: " +
                   std::to_string(body.size()) + "\r\n\r\n");
   EXPECT_EQ(connection.reply()->status, 100);
   connection.send(body);
@@ -72,7 +73,7 @@ TEST_F(HttpServerTest, AHalfClosedConnectionGetsItsAnswer) {
 
 TEST_F(HttpServerTest, ABodyThatEndsEarlyIsForgotten) {
   auto connection = connect();
-  connection.send("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 100\r\n\r\nhalf");
+  connection.send("POST " + kEcho + " HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf");
   connection.half_close();
   const auto reply = connection.reply();
   ASSERT_TRUE(reply);
@@ -86,9 +87,9 @@ TEST_F(HttpServerTest, ASlowClientIsSentAway) {
   options.progress_timeout = 100ms;
   restart(options);
   auto headers = connect();
-  headers.send("POST " + kEcho + " HTTP/1.1\r\n");
+  headers.send("POST " + kEcho + " HTTP/1.1\r\nHost: x\r\n");
   auto body = connect();
-  body.send("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 100\r\n\r\nhalf");
+  body.send("POST " + kEcho + " HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf");
   EXPECT_EQ(headers.reply()->status, 408);
   EXPECT_EQ(body.reply()->status, 408);
   options.idle_timeout = 300ms;
@@ -106,7 +107,7 @@ TEST_F(HttpServerTest, ABodyThatDripsIsSentAway) {
   restart(options);
   auto connection = connect();
   // Large: what is announced gives no time, only what arrives.
-  connection.send("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 50000000\r\n\r\n");
+  connection.send("POST " + kEcho + " HTTP/1.1\r\nHost: x\r\nContent-Length: 50000000\r\n\r\n");
   std::jthread dripping([&](const std::stop_token& stop) {
     while (!stop.stop_requested() && connection.send("x")) std::this_thread::sleep_for(10ms);
   });
@@ -216,9 +217,9 @@ TEST_F(HttpServerTest, AConnectionWithoutAWholeHeadMakesWay) {
   options.spare_after = 0ms;
   restart(options);
   auto dripping = connect();
-  dripping.send("GET /v2 HTTP/1.1\r\nX: ");
+  dripping.send("GET /v2 HTTP/1.1\r\nHost: x\r\nX: ");
   auto refused = connect();
-  refused.send("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 1000000000000\r\n\r\n");
+  refused.send("POST " + kEcho + " HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000000\r\n\r\n");
   EXPECT_EQ(refused.reply()->status, 413);
   // A moment after its reply, the refused connection still counts as busy.
   const auto served = [&] {

@@ -135,13 +135,13 @@ TEST_F(HttpServerTest, BodiesAreCompressedBothWays) {
 // Prevents: HAProxy, whose probes are HEAD, takes the server for down.
 TEST_F(HttpServerTest, HeadIsGetWithoutABody) {
   auto connection = connect();
-  connection.send("HEAD /v2/health/ready HTTP/1.1\r\nConnection: close\r\n\r\n");
+  connection.send("HEAD /v2/health/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   const std::string all = connection.rest();
   EXPECT_EQ(all.substr(0, 12), "HTTP/1.1 200");
   EXPECT_NE(all.find("Content-Length: 14\r\n"), std::string::npos) << all;
   EXPECT_EQ(all.substr(all.size() - 4), "\r\n\r\n") << "has a body";
   auto other = connect();
-  other.send("HEAD " + kEcho + " HTTP/1.1\r\nConnection: close\r\n\r\n");
+  other.send("HEAD " + kEcho + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   EXPECT_EQ(other.rest().substr(0, 12), "HTTP/1.1 405");
 }
 

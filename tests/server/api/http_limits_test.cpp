@@ -18,7 +18,7 @@ TEST_F(HttpServerTest, ABodyOverTheLimitIsRefusedBeforeItArrives) {
   HttpServer::Options options;
   options.max_request_bytes = 1000;
   restart(options);
-  const auto reply = ask("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 1001\r\n\r\n");
+  const auto reply = ask("POST " + kEcho + " HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n");
   EXPECT_EQ(reply.status, 413);
   EXPECT_EQ(reply.headers.at("connection"), "close");
   EXPECT_TRUE(service_.announced().empty());
@@ -41,7 +41,7 @@ TEST_F(HttpServerTest, ARefusalReachesAClientThatStillSends) {
   options.max_request_bytes = 1000;
   restart(options);
   auto connection = connect();
-  connection.send("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 10000000\r\n\r\n");
+  connection.send("POST " + kEcho + " HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\n\r\n");
   for (int i = 0; i < 3; ++i) {
     std::this_thread::sleep_for(50ms);
     EXPECT_TRUE(connection.send(std::string(100'000, 'x')));
@@ -57,7 +57,7 @@ TEST_F(HttpServerTest, ArrivingBodiesShareALimit) {
   options.max_arriving_bytes = 1000;
   restart(options);
   auto first = connect();
-  first.send("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 900\r\n\r\n");
+  first.send("POST " + kEcho + " HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n");
   ASSERT_TRUE(eventually([&] { return service_.announced().size() == 1; }));
   EXPECT_EQ(infer("echo", std::string(200, ' ')).status, 429);
   first.send(std::string(900, ' '));
@@ -75,16 +75,21 @@ TEST_F(HttpServerTest, WholeBodiesAreCountedUntilTheyAreAnswered) {
   const std::string head = R"({"inputs":[{"name":"IN","datatype":"FP32","shape":[1,15000000],)"
                            R"("parameters":{"binary_data_size":60000000}}]})";
   auto stuck = connect();
-  stuck.send("POST /v2/models/stuck/infer HTTP/1.1\r\nInference-Header-Content-Length: " +
-             std::to_string(head.size()) +
-             "\r\nContent-Length: " + std::to_string(head.size() + 60'000'000) + "\r\n\r\n");
+  stuck.send(
+      "POST /v2/models/stuck/infer HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: " +
+      std::to_string(head.size()) +
+      "\r\nContent-Length: " + std::to_string(head.size() + 60'000'000) + "\r\n\r\n");
   ASSERT_TRUE(eventually([&] { return service_.memory().used() > 60'000'000; }));
-  EXPECT_EQ(ask("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 50000000\r\n\r\n").status, 429);
+  EXPECT_EQ(
+      ask("POST " + kEcho + " HTTP/1.1\r\nHost: x\r\nContent-Length: 50000000\r\n\r\n").status,
+      429);
   EXPECT_EQ(infer("echo", padded).status, 200) << "what fits is served";
   stuck.send(head + std::string(60'000'000, '0'));
   ASSERT_TRUE(eventually([&] { return service_.unanswered() == 1; }));
   EXPECT_GT(service_.memory().used(), 60'000'000U);
-  EXPECT_EQ(ask("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 50000000\r\n\r\n").status, 429);
+  EXPECT_EQ(
+      ask("POST " + kEcho + " HTTP/1.1\r\nHost: x\r\nContent-Length: 50000000\r\n\r\n").status,
+      429);
   stuck.reset();
   EXPECT_TRUE(eventually([&] { return service_.memory().used() == 0; }));
 }

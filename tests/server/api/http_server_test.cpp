@@ -103,7 +103,8 @@ TEST_F(HttpServerTest, RefusesWhatItDoesNotServe) {
   EXPECT_EQ(ask(http_request("ST", "/v2/scheduler")).status, 405);
   EXPECT_EQ(ask(http_request("POST", kEcho, "x", "Content-Encoding: br\r\n")).status, 415);
   EXPECT_EQ(ask("nonsense\r\n\r\n").status, 400);
-  EXPECT_EQ(ask("GET / HTTP/1.1\r\nX: " + std::string(20000, 'x') + "\r\n\r\n").status, 431);
+  EXPECT_EQ(ask("GET / HTTP/1.1\r\nHost: x\r\nX: " + std::string(20000, 'x') + "\r\n\r\n").status,
+            431);
 }
 
 TEST_F(HttpServerTest, StopCancelsWhatDoesNotEnd) {

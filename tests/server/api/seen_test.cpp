@@ -46,7 +46,7 @@ TEST_F(HttpServerTest, RefusalsOfItsOwnAreCountedOnce) {
   infer("echo", "{");
   infer("echo", std::string(2000, ' '));
   ask(http_request("POST", kEcho, "x", "Content-Encoding: br\r\n"));
-  ask("POST " + kEcho + " HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n");
+  ask("POST " + kEcho + " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n");
   infer("echo", echo_body());
   infer("refusing", echo_body());
   ask(http_request("GET", "/nothing"));
@@ -65,10 +65,10 @@ TEST_F(HttpServerTest, EachRefusalHasItsCodeAndReason) {
   restart(options);
   infer("echo", std::string(600, ' '));
   ask(http_request("POST", kEcho, echo_body(), "Expect: wonders\r\n"));
-  ask("POST " + kEcho + " HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n");
-  ask("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 100\r\n\r\nslow");
+  ask("POST " + kEcho + " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n");
+  ask("POST " + kEcho + " HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nslow");
   auto leaves = connect();
-  leaves.send("POST " + kEcho + " HTTP/1.1\r\nContent-Length: 100\r\n\r\nhalf");
+  leaves.send("POST " + kEcho + " HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf");
   leaves.half_close();
   EXPECT_TRUE(leaves.reply());
   EXPECT_EQ(service_.refusals(),
