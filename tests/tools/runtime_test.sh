@@ -20,7 +20,7 @@ while read -r file; do
   if grep -qE '^lib(grpc|protobuf|torch|c10|xgboost)' <<<"$needed"; then continue; fi
   case $file in */libsluice_serve_*) continue ;; esac # loaded by `sluice serve`, which links gRPC
   bad=$(grep -E '^lib(stdc\+\+|gcc_s|fmt|spdlog)' <<<"$needed" || true)
-  [[ -z $bad ]] || complain "$file needs" $bad
+  [[ -z $bad ]] || complain "$file needs" "${bad//$'\n'/, }"
 done <"$build/sluice_placed.txt"
 ((seen > 0)) || complain "no program is built"
 
@@ -31,7 +31,7 @@ GLIBCXX_3.4.28 { } GLIBCXX_3.4;
 CXXABI_1.3 { };
 CXXABI_1.3.12 { } CXXABI_1.3;
 END
-echo 'extern "C" int old = 0;' >"$work/old.cpp"
+echo 'extern "C" { int old = 0; }' >"$work/old.cpp"
 for library in libstdc++.so.6 libgcc_s.so.1 libfmt.so.9; do
   "$cxx" -shared -fPIC -nostdlib -Wl,-soname,$library -Wl,--version-script="$work/map" "$work/old.cpp" -o "$work/$library"
 done
@@ -39,13 +39,16 @@ done
 sluice=$build/bin/sluice
 session=test-$$-runtime
 export LD_LIBRARY_PATH=$work SLUICE_NODE_DIR=
-said=$("$sluice" exec --session "$session" --priority 0 --log-level off -- sh -c 'echo "path $LD_LIBRARY_PATH"' 2>&1) ||
+said=$("$sluice" exec --session "$session" --priority 0 --log-level off -- printenv LD_LIBRARY_PATH 2>&1) ||
   complain "sluice exec failed: $said"
-[[ $said == "path $work" ]] || complain "the program has another LD_LIBRARY_PATH, or did not run: $said"
+[[ $said == "$work" ]] || complain "the program has another LD_LIBRARY_PATH, or did not run: $said"
 said=$("$sluice" exec --session "$session" --priority 0 --log-level off --gpu sim -- "$build/libexec/sluice/sluice-example-spin" \
   --seconds 0.1 2>&1) || complain "a program on the simulated GPU failed: $said"
-for command in gpus "status --session $session" "set x --priority 1 --session $session"; do
-  said=$("$sluice" $command 2>&1) || true
-  [[ $said != *"version \`"* && $said != *"shared libraries"* ]] || complain "$command: $said"
-done
+starts() {
+  said=$("$sluice" "$@" 2>&1) || true
+  [[ $said != *"version \`"* && $said != *"shared libraries"* ]] || complain "$*: $said"
+}
+starts gpus
+starts status --session "$session"
+starts set x --priority 1 --session "$session"
 exit "$failed"
