@@ -1,7 +1,6 @@
 #include "server/api/http_api.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/json_text.hpp"
 #include "server/api/compression.hpp"
@@ -20,34 +19,6 @@ using nlohmann::json;
 /// Of the body of a call that is no inference, also when inflated. It is parsed in the thread of
 /// the connection.
 constexpr std::size_t kMostOtherBytes = CodecPool::kLarge;
-
-unsigned http_status(Code code) {
-  switch (code) {
-    case Code::kOk:
-      return 200;
-    case Code::kInvalidArgument:
-      return 400;
-    case Code::kNotFound:
-      return 404;
-    case Code::kUnavailable:
-      return 503;
-    case Code::kResourceExhausted:
-      return 429;
-    case Code::kDeadlineExceeded:
-      return 504;
-    case Code::kCancelled:
-      return 499;
-    case Code::kUnimplemented:
-      return 501;
-    case Code::kUnauthenticated:
-      return 401;
-    case Code::kPermissionDenied:
-      return 403;
-    case Code::kInternal:
-      break;
-  }
-  return 500;
-}
 
 /// The code under which a refusal of an inference by HTTP is counted.
 Code code_of(unsigned status) {
@@ -239,23 +210,6 @@ void check_head(const HttpHead& head, const HttpTarget& target, const Access& ac
 }
 
 }  // namespace
-
-HttpReply error_reply(unsigned status, const std::string& message) {
-  HttpReply reply = json_reply({{"error", message}});
-  reply.status = status;
-  return reply;
-}
-
-HttpReply error_reply(const Status& status) {
-  HttpReply reply = error_reply(http_status(status.code), shortened(status.message));
-  if (status.code == Code::kResourceExhausted && status.retry_after_ms > 0) {
-    const auto ms = std::ceil(status.retry_after_ms);
-    reply.headers.emplace_back("Retry-After",
-                               std::to_string(static_cast<std::int64_t>(std::ceil(ms / 1000))));
-    reply.headers.emplace_back("retry-after-ms", std::to_string(static_cast<std::int64_t>(ms)));
-  }
-  return reply;
-}
 
 void HttpApi::refused(const std::string& target, unsigned status, std::string_view reason) {
   const HttpTarget parsed = parse_target(target);

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "server/api/codec_pool.hpp"
-#include "server/api/http_api.hpp"
+#include "server/api/http_call.hpp"
 #include "server/service/byte_budget.hpp"
 
 /// Bodies of HTTP with their encoding, and where they are inflated, encoded and compressed.

@@ -4,7 +4,7 @@
 #include <cctype>
 
 #include "base/trimmed.hpp"
-#include "server/api/http_api.hpp"
+#include "server/api/http_call.hpp"
 
 namespace sluice::server::api {
 

@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "server/api/codec_pool.hpp"
-#include "server/api/http_api.hpp"
+#include "server/api/http_call.hpp"
 #include "server/api/http_target.hpp"
 #include "server/service/service.hpp"
 

@@ -6,7 +6,7 @@
 
 #include "http_server_test.hpp"
 #include "server/api/compression.hpp"
-#include "server/api/http_api.hpp"
+#include "server/api/http_call.hpp"
 
 namespace sluice::server::api {
 namespace {
