@@ -26,6 +26,8 @@ Worker::Sleep Client::poll() {
   // Jobs that follow each other closely find the poller awake and need not wake it, also if they
   // are over before it has looked.
   constexpr std::uint64_t kStayAwakeNs = 100'000'000;
+  // While a job holds nobody.
+  constexpr std::uint64_t kSlowPeriodNs = 10'000'000;
   constexpr std::uint64_t kIdleNs = 1'000'000'000;
   if (g_process.leaving.load()) return {kIdleNs, true};
   const bool hinted = hinted_.exchange(false);
@@ -40,6 +42,7 @@ Worker::Sleep Client::poll() {
   if (active || begun) last_active_ns_.store(now);
   if (active && hinted) return {kHintedPeriodNs, false};
   if (learning) return {kSamplingPeriodNs, false, true};
+  if (jobs_.need_slow_polling()) return {kSlowPeriodNs, false};
   if (now - last_active_ns_.load() < kStayAwakeNs) return {kPeriodNs, false, true};
   if (now - last_sampled_ns_.load() < kStayAwakeNs) return {kCountingPeriodNs, false};
   return {kIdleNs, true};

@@ -45,7 +45,7 @@ class Client : public ClientSlot {
         turns_(*this, memory_.arrivals(), shared.keeper, shared.poller) {}
 
   /// One step of the polling thread: asks the driver whether the work of transparent jobs is done,
-  /// and collects samples of launch durations. Jobs of priority 0 hold nobody and are not polled.
+  /// and collects samples of launch durations. Jobs that hold nobody are polled seldom.
   Worker::Sleep poll();
   /// For the watcher: has the keeper relieve a polling thread that the driver blocks.
   void tend_poller(std::uint64_t now_ns) noexcept {

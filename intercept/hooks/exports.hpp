@@ -209,12 +209,18 @@ CUresult wait_in_call(Real real, Args... args) {
   Client* const client = attached ? self->client_that_waits() : nullptr;
   const auto job_open = [] { return g_process.open_jobs.load(std::memory_order_relaxed) != 0; };
   const bool counts = client != nullptr && client->jobs().waits_matter();
-  if ((!counts && !job_open()) || with_clients() == nullptr) return (*real)(args...);
+  if ((!counts && !job_open()) || with_clients() == nullptr) {
+    const CUresult result = (*real)(args...);
+    if (kEnds<entry> && client != nullptr && result == CUDA_SUCCESS && !in_forked_child())
+      client->jobs().unheld_wait_returned();
+    return result;
+  }
   Jobs::Wait wait;
   if (counts) wait = client->jobs().wait_begins(kEnds<entry>);
   if (wait.since_ns != 0) wait.given = given_before(args...);
   const CUresult result = (*real)(args...);
   if (wait.since_ns != 0) client->jobs().wait_returned(wait, result, kEnds<entry>);
+  if (kEnds<entry> && counts && result == CUDA_SUCCESS) client->jobs().unheld_wait_returned();
   if (kEnds<entry> && result == CUDA_SUCCESS && job_open()) self->work_may_be_done();
   return result;
 }

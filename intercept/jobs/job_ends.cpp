@@ -15,10 +15,12 @@ namespace sluice::intercept {
 /// Whether no launch has come since the count was `before`. A launch counts itself and then reads
 /// the version; here the version changes first, and then the count is read again. So either the
 /// launch is seen here, or it sees the new version and begins a job anew.
-bool Jobs::nothing_since(std::uint64_t before) const noexcept {
+///
+/// `in_order`: also of launches that other processors have not written yet.
+bool Jobs::nothing_since(std::uint64_t before, bool in_order) const noexcept {
   if (client_.launches() != before) return false;
   g_process.forget_remembered();
-  if (ends_matter()) order_launch_counts();
+  if (in_order) order_launch_counts();
   return client_.launches() == before;
 }
 
@@ -37,7 +39,7 @@ void Jobs::Synchronising::finish(CUresult result, PutAway put_away, Covers cover
   jobs_.stalled_.for_each([&](Stream& stalled) {
     if (covers(stalled)) jobs_.count_again(stalled);
   });
-  if (jobs_.transparent_ && jobs_.nothing_since(before_)) {
+  if (jobs_.transparent_ && jobs_.nothing_since(before_, jobs_.ends_matter())) {
     put_away();
     jobs_.end_if_done(true, before_);
   }
@@ -49,7 +51,20 @@ void Jobs::end_if_done(bool by_wait, std::uint64_t launches) noexcept {
   if (!busy_.empty()) return;
   looks_left_ = kLooks;
   launches_at_end_ = launches;
-  close_transparent(by_wait);
+  close_transparent(by_wait, by_wait || ends_matter() ? 0 : end_by_wait(launches));
+}
+
+void Jobs::unheld_wait_returned() noexcept {
+  if (ends_matter() || !transparent_.load()) return;
+  launches_at_return_.store(client_.launches());
+  returned_ns_.store(base::monotonic_ns());
+  if (!waited_.exchange(true)) poller_.wake();
+}
+
+/// When the program had waited for its work, if it has launched nothing since; else 0. A poll that
+/// comes seldom does not know when the work ended.
+std::uint64_t Jobs::end_by_wait(std::uint64_t launches) const noexcept {
+  return launches_at_return_.load() == launches ? returned_ns_.load() : 0;
 }
 
 /// A launch may have counted itself, and still be inside the driver, when its job ended (the driver
@@ -136,6 +151,7 @@ bool Jobs::may_ask(bool hinted) noexcept {
   if (client_.gate_closed()) return false;
   const std::uint64_t now = base::monotonic_ns();
   if (syncing_.any()) {
+    if (!ends_matter()) return false;
     if (syncing_.any_for_less_than(kLongWaitNs, now)) return false;
     if (!hinted && now - asked_ns_ < kNextToWaitNs) return false;
   }
@@ -147,9 +163,12 @@ bool Jobs::may_ask(bool hinted) noexcept {
 /// that was given meanwhile shows in the count, or in Stream::touched. One stream that makes
 /// progress, and whose work is not done, keeps the job open, so those behind it are not asked.
 void Jobs::poll(bool hinted) {
-  if (!ends_matter()) return;
-  look_back();
-  look_at_stalled();
+  if (!ends_matter()) {
+    if (!waited_.load()) return;
+  } else {
+    look_back();
+    look_at_stalled();
+  }
   std::uint64_t version = 0;
   std::uint64_t launches = 0;
   std::vector<Asked> asked;
@@ -174,7 +193,7 @@ void Jobs::poll(bool hinted) {
     return !is_stalled(*each.stream);
   });
   const std::lock_guard lock(mutex_);
-  if (!transparent_ || !nothing_since(launches)) return;
+  if (!transparent_ || !nothing_since(launches, true)) return;
   const auto unchanged = [&](const Asked& each) {
     return busy_.has(*each.stream) && each.stream->touched < version;
   };

@@ -93,9 +93,10 @@ void Jobs::close_gates(std::uint64_t now) noexcept {
   if (Trace* traced = g_process.trace.load()) traced->job_begin(number_, kind_of_job(), now);
 }
 
-void Jobs::close_one(bool by_wait) noexcept {
+/// `at_ns`: when the job ended; 0: now.
+void Jobs::close_one(bool by_wait, std::uint64_t at_ns) noexcept {
   if (open_ == 0 || --open_ != 0) return;
-  const std::uint64_t now = base::monotonic_ns();
+  const std::uint64_t now = at_ns != 0 ? std::max(at_ns, began_ns_) : base::monotonic_ns();
   prediction_.ended(now);
   by_wait ? followers_.ended(now) : followers_.goes_on();
   const bool stay = by_wait && may_stay_closed(now);
@@ -361,13 +362,18 @@ bool Jobs::need_polling() const noexcept {
   return ends_matter() && (transparent_.load() || any_stalled_.load());
 }
 
+bool Jobs::need_slow_polling() const noexcept {
+  return waited_.load() && transparent_.load() && !ends_matter();
+}
+
 bool Jobs::ends_matter() const noexcept { return hold_others() || client_.takes_turns(); }
 
-void Jobs::close_transparent(bool by_wait) noexcept {
+void Jobs::close_transparent(bool by_wait, std::uint64_t at_ns) noexcept {
   transparent_.store(false);
+  waited_.store(false);
   if (std::exchange(counted_, false)) g_process.open_jobs.fetch_sub(1, std::memory_order_relaxed);
   g_process.forget_remembered();
-  close_one(by_wait);
+  close_one(by_wait, at_ns);
 }
 
 void Jobs::touch(Stream& stream, std::uint64_t kind) noexcept {

@@ -22,8 +22,9 @@ namespace sluice::intercept {
 /// Transparent jobs are found here. One begins with the first work that is given while the client
 /// is idle. It ends when a synchronising call returns with nothing outstanding, or when poll() sees
 /// that the GPU work is done. Other calls that tell the program of work that is done, of
-/// an event or a copy to the host, make poll() look at once. Jobs at priority 0 hold nobody. They
-/// are polled only while the client takes turns; else only a synchronising call ends them.
+/// an event or a copy to the host, make poll() look at once. Jobs at priority 0 hold nobody.
+/// Unless the client takes turns, poll() looks for their ends seldom, and only if the program waits
+/// by such calls; then a job ended when the last one returned.
 ///
 /// A stream that makes no progress for max_hold keeps no job open until it makes progress again: it
 /// may wait for the program itself.
@@ -117,8 +118,13 @@ class Jobs {
   /// For the polling thread: ends the transparent job if its work is done. `hinted`: the program
   /// has just learned that work is done, so it is worth a look although it was launching.
   void poll(bool hinted = false);
+  /// A wait for work has returned, in a job that holds nobody.
+  void unheld_wait_returned() noexcept;
+
   /// Whether a job runs whose end only poll() can find.
   [[nodiscard]] bool need_polling() const noexcept;
+  /// Whether there is one that holds nobody, so that it matters little when poll() looks.
+  [[nodiscard]] bool need_slow_polling() const noexcept;
   /// For the polling thread: whether a job that woke it has begun since the last call. The job may
   /// be over.
   [[nodiscard]] bool has_begun() noexcept { return began_.exchange(false); }
@@ -175,10 +181,10 @@ class Jobs {
   [[nodiscard]] bool hold_others() const noexcept;
   [[nodiscard]] bool ends_matter() const noexcept;
   void open_transparent(std::uint64_t kind = 0) noexcept;
-  void close_transparent(bool by_wait = false) noexcept;
+  void close_transparent(bool by_wait = false, std::uint64_t at_ns = 0) noexcept;
   void open_one(std::uint64_t until_ns = 0, std::uint64_t kind = 0) noexcept;
   void open_explicit(std::uint64_t until_ns = 0) noexcept;
-  void close_one(bool by_wait = false) noexcept;
+  void close_one(bool by_wait = false, std::uint64_t at_ns = 0) noexcept;
   void hold_below(std::uint64_t now_ns, std::uint64_t until_ns) noexcept;
   void release_below(std::uint64_t now_ns, std::uint64_t took_ns, bool stay = false) noexcept;
   void close_gates(std::uint64_t now_ns) noexcept;
@@ -207,7 +213,8 @@ class Jobs {
   void say_until(std::uint64_t until_ns) noexcept;
   void learn_begin(std::uint64_t now_ns) noexcept;
   void show_predictions() noexcept;
-  [[nodiscard]] bool nothing_since(std::uint64_t before) const noexcept;
+  [[nodiscard]] bool nothing_since(std::uint64_t before, bool in_order) const noexcept;
+  [[nodiscard]] std::uint64_t end_by_wait(std::uint64_t launches) const noexcept;
 
   ClientSlot& client_;
   Worker& poller_;
@@ -237,6 +244,10 @@ class Jobs {
   bool counted_ = false;            ///< In Process::open_jobs.
   StreamList busy_;  ///< Streams that were given work since the transparent job began.
   std::uint64_t launches_at_last_poll_ = 0;
+  // Of a job that holds nobody.
+  std::atomic<bool> waited_{false};                   ///< The program has waited for work in it.
+  std::atomic<std::uint64_t> returned_ns_{0};         ///< When the last such wait returned,
+  std::atomic<std::uint64_t> launches_at_return_{0};  ///< and the launches until then.
   static constexpr int kLooks = 8;
   /// Streams with work that have made no progress for max_hold. They keep no job open until they
   /// make some.

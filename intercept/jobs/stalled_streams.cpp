@@ -27,7 +27,7 @@ bool Jobs::is_stalled(const Stream& stream) const noexcept {
   const std::uint64_t now = base::monotonic_ns();
   const std::uint64_t from =
       std::max(stream.sampler.progress_ns(stream.given_ns), progress_from_ns_);
-  return limit != 0 && now > from && now - from >= limit;
+  return ends_matter() && limit != 0 && now > from && now - from >= limit;
 }
 
 void Jobs::put_aside(Stream& stream) noexcept {
@@ -77,7 +77,7 @@ void Jobs::look_at_stalled() {
     const std::lock_guard lock(mutex_);
     Stream& stream = *each.stream;
     if (!stalled_.has(stream) || !knows(each)) continue;
-    if (answer == Answer::kDone && stream.touched < version && nothing_since(launches)) {
+    if (answer == Answer::kDone && stream.touched < version && nothing_since(launches, true)) {
       StreamList::remove(stream);
     } else if (answer == Answer::kDone || !is_stalled(stream)) {
       count_again(stream);
