@@ -160,8 +160,8 @@ bool Jobs::may_ask(bool hinted) noexcept {
 }
 
 /// Queries with no lock held, so the answers may be out of date when it takes the lock again. Work
-/// that was given meanwhile shows in the count, or in Stream::touched. One stream that makes
-/// progress, and whose work is not done, keeps the job open, so those behind it are not asked.
+/// that was given meanwhile shows in the count, or in Stream::touched. One stream whose work is not
+/// done, and that has made progress lately, keeps the job open, so those behind it are not asked.
 void Jobs::poll(bool hinted) {
   if (!ends_matter()) {
     if (!waited_.load()) return;
@@ -184,25 +184,29 @@ void Jobs::poll(bool hinted) {
     version = g_process.version.fetch_add(1) + 1;
   }
   const RelaxedCapture relaxed;
+  std::vector<Asked> done;
   std::vector<Asked> not_done;
-  const auto open = std::find_if(asked.begin(), asked.end(), [&](const Asked& each) {
+  const bool all_asked = std::all_of(asked.begin(), asked.end(), [&](const Asked& each) {
     const Answer answer = ask(each);
-    if (answer != Answer::kNotDone) return answer != Answer::kDone;
-    not_done.push_back(each);
+    if (answer == Answer::kDone) done.push_back(each);
+    if (answer == Answer::kNotDone) not_done.push_back(each);
     const std::lock_guard lock(mutex_);
-    return !is_stalled(*each.stream);
+    return answer == Answer::kDone || (answer == Answer::kNotDone && is_quiet(*each.stream));
   });
   const std::lock_guard lock(mutex_);
   if (!transparent_ || !nothing_since(launches, true)) return;
   const auto unchanged = [&](const Asked& each) {
     return busy_.has(*each.stream) && each.stream->touched < version;
   };
+  const bool others_ended = all_asked && std::exchange(ended_at_launches_, launches) != launches;
   for (const Asked& each : not_done) {
-    if (unchanged(each) && is_stalled(*each.stream)) put_aside(*each.stream);
+    if (!unchanged(each)) continue;
+    if (others_ended) outlives(*each.stream);
+    if (is_stalled(*each.stream)) put_aside(*each.stream);
   }
-  std::for_each(asked.begin(), open, [&](const Asked& done) {
-    if (unchanged(done)) ended_.add(*done.stream);
-  });
+  for (const Asked& each : done) {
+    if (unchanged(each)) ended_.add(*each.stream);
+  }
   if (!steps_.in_flight(base::monotonic_ns())) end_if_done(false, launches);
 }
 

@@ -27,7 +27,7 @@ namespace sluice::intercept {
 /// by such calls; then a job ended when the last one returned.
 ///
 /// A stream that makes no progress for max_hold keeps no job open until it makes progress again: it
-/// may wait for the program itself.
+/// may wait for the program itself. 2 s are enough if other work comes and ends meanwhile.
 ///
 /// A job that does not end has steps, and its gates open in them for a window now and then
 /// (steps.hpp).
@@ -173,6 +173,9 @@ class Jobs {
   // stalled_streams.cpp
   void look_at_stalled();
   void note_progress_time() noexcept;
+  [[nodiscard]] std::uint64_t quiet_ns(const Stream& stream) const noexcept;
+  [[nodiscard]] bool is_quiet(const Stream& stream) const noexcept;
+  void outlives(Stream& stream) noexcept;
   [[nodiscard]] bool is_stalled(const Stream& stream) const noexcept;
   void put_aside(Stream& stream) noexcept;
   void count_again(Stream& stream) noexcept;
@@ -254,6 +257,7 @@ class Jobs {
   StreamList stalled_;
   std::atomic<bool> any_stalled_{false};
   bool said_stalled_ = false;
+  std::uint64_t ended_at_launches_ = 0;  ///< All but quiet streams were done after so many.
   std::uint64_t polled_ns_ = 0;
   std::uint64_t asked_ns_ = 0;          ///< When poll() last queried streams.
   std::uint64_t progress_from_ns_ = 0;  ///< No stream could make progress until then.

@@ -20,14 +20,39 @@ void Jobs::note_progress_time() noexcept {
   if (stopped || client_.gate_closed()) progress_from_ns_ = now;
 }
 
-/// Whether the stream has had work for max_hold and has made no progress. The caller holds the
-/// lock.
-bool Jobs::is_stalled(const Stream& stream) const noexcept {
-  const std::uint64_t limit = client_.seat().board.max_hold_ns.load();
+/// For how long the stream has made no progress. The caller holds the lock.
+std::uint64_t Jobs::quiet_ns(const Stream& stream) const noexcept {
   const std::uint64_t now = base::monotonic_ns();
   const std::uint64_t from =
       std::max(stream.sampler.progress_ns(stream.given_ns), progress_from_ns_);
-  return ends_matter() && limit != 0 && now > from && now - from >= limit;
+  return now > from ? now - from : 0;
+}
+
+bool Jobs::is_quiet(const Stream& stream) const noexcept {
+  constexpr std::uint64_t kQuietNs = 100'000'000;
+  return ends_matter() && quiet_ns(stream) >= kQuietNs;
+}
+
+/// All else that the program has given is done, and the stream's work is not: were it not for the
+/// stream, a job would have ended. The caller holds the lock.
+void Jobs::outlives(Stream& stream) noexcept {
+  const std::uint64_t progress_ns = stream.sampler.progress_ns(stream.given_ns);
+  if (std::exchange(stream.outlives_from_ns, progress_ns) != progress_ns) stream.outlived = 0;
+  ++stream.outlived;
+}
+
+/// Whether the stream has had work for max_hold and has made no progress; or for 2 s, in which
+/// other work came and ended 16 times, while a sample shows that nothing of the stream ended: then
+/// the requests of the program do not wait for it.
+/// The caller holds the lock.
+bool Jobs::is_stalled(const Stream& stream) const noexcept {
+  constexpr std::uint64_t kOutlivesNs = 2'000'000'000;
+  constexpr std::uint64_t kOutlives = 16;
+  const std::uint64_t limit = client_.seat().board.max_hold_ns.load();
+  if (limit == 0 || !ends_matter()) return false;
+  const bool outlives = stream.outlived >= kOutlives && stream.sampler.under_way() &&
+                        stream.outlives_from_ns == stream.sampler.progress_ns(stream.given_ns);
+  return quiet_ns(stream) >= (outlives ? std::min(limit, kOutlivesNs) : limit);
 }
 
 void Jobs::put_aside(Stream& stream) noexcept {
@@ -38,7 +63,7 @@ void Jobs::put_aside(Stream& stream) noexcept {
   law_.skip();
   if (std::exchange(said_stalled_, true)) return;
   Line(Level::kWarn) << "a stream of this process has made no progress for "
-                     << client_.seat().board.max_hold_ns.load() / 1'000'000
+                     << quiet_ns(stream) / 1'000'000
                      << " ms: it holds nobody until it makes progress";
 }
 

@@ -74,6 +74,8 @@ struct Stream {
   // Guarded by the mutex of the client's jobs, down to `after`.
   std::uint64_t touched = 0;   ///< The process's version (process.hpp) at the last touch.
   std::uint64_t given_ns = 0;  ///< When it was last seen to be given work.
+  std::uint64_t outlived = 0;  ///< Ends of all other work since its progress at outlives_from_ns.
+  std::uint64_t outlives_from_ns = 0;
   StreamList* list = nullptr;  ///< Busy, stalled, or ended in the last job; null: none of them.
   Stream* before = nullptr;
   Stream* after = nullptr;

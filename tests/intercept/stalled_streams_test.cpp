@@ -161,6 +161,52 @@ TEST_F(StalledStreams, KeepsNothingOpenForLongerThanMaxHold) {
   EXPECT_FALSE(active());
 }
 
+// Prevents: a program that uses 2 % of the GPU holds best effort for all of max_hold each time one
+// of its streams waits for its host.
+TEST_F(StalledStreams, TwoSecondsAreEnoughIfOtherWorkEndsMeanwhile) {
+  client_.board().max_hold_ns.store(10 * kMaxHoldNs);
+  launch(0, kForGood, true);
+  const auto request = [this] {
+    launch(1, kMs);
+    pass(50);
+  };
+  for (int i = 0; i < 39; ++i) request();
+  EXPECT_TRUE(active());
+  request();
+  request();
+  EXPECT_FALSE(active());
+  g_gpu.release(handle(0));
+  pass(2);
+  launch(0, kForGood, true);
+  pass(9'900);
+  EXPECT_TRUE(active()) << "nothing else shows that nobody waits for it";
+  pass(200);
+  EXPECT_FALSE(active());
+}
+
+// Prevents: work that was queued at once, of which only the first launches are measured, loses its
+// protection after 2 s.
+TEST_F(StalledStreams, AQueueThatNoSampleShowsIsNotGivenUpEarly) {
+  client_.board().max_hold_ns.store(10 * kMaxHoldNs);
+  for (int i = 0; i < 1000; ++i) launch(0, 5 * kMs, i < 8);
+  for (int i = 0; i < 90; ++i) {
+    launch(1, kMs);
+    pass(50);
+    ASSERT_TRUE(active()) << i;
+  }
+}
+
+// Prevents: long work of a stream loses its protection because other streams have short work.
+TEST_F(StalledStreams, AStreamThatIsSeenToWorkDoesNotOutliveOthers) {
+  client_.board().max_hold_ns.store(10 * kMaxHoldNs);
+  for (int i = 0; i < 80; ++i) {
+    for (int k = 0; k < 5; ++k) launch(0, 20 * kMs, true);
+    launch(1, kMs);
+    pass(50);
+    ASSERT_TRUE(active()) << i;
+  }
+}
+
 /// The property, of random programs: stalled streams next to one that works.
 struct Program {
   explicit Program(unsigned seed) : random(seed) {}
