@@ -15,6 +15,7 @@
 #include "shm/labels.hpp"
 #include "shm/memory.hpp"
 #include "shm/policy.hpp"
+#include "shm/target_counts.hpp"
 
 namespace sluice::controller {
 namespace {
@@ -104,7 +105,9 @@ void clear_owner_fields(shm::Slot& slot) {
   slot.target_kept.store(0);
   slot.open_ns.store(0);
   slot.target_total_ns.store(0);
+  shm::begin_target(slot);
   slot.gpu_ns.store(0);
+  slot.gpu_bound_ns.store(0);
   slot.target_state.store(0);
   slot.open_job.store(0);
   for (shm::Word& ns : slot.held_by_ns) ns.store(0);

@@ -173,6 +173,12 @@ struct EntryCounters {
 static_assert(sizeof(EntryCounters) == 128);
 static_assert(static_cast<std::size_t>(Count::kSize) + kLaunchStripes <= 16);
 
+/// The counters of Slot that concern a target. They count all targets of a client, and never go
+/// back, because metrics are made of them.
+struct TargetCounts {
+  Word jobs, kept, open_ns, total_ns;
+};
+
 /// One client: one process on one device.
 struct alignas(kLine) Slot {
   // The gate's line. Holders write it, the owner reads it before each launch, and the GPU polls it.
@@ -223,14 +229,14 @@ struct alignas(kLine) Slot {
   Word target;            ///< Target::pack() of the target in force; 0: none.
   Word target_ns;         ///< A job must end in this time; 0 while unknown.
   Word alone_ns;          ///< How long jobs take with closed gates, at the target's percentile.
-  Word target_jobs;       ///< Jobs that ended with a known target.
+  Word target_jobs;       ///< Jobs that ended with a known target. See before_target.
   Word target_kept;       ///< How many of them ended in time.
-  Word open_ns;           ///< Total time of jobs with open gates since the target was set.
+  Word open_ns;           ///< Total time of jobs with open gates, like target_jobs.
   Word gpu_ns;            ///< GPU time of the client's work, an estimate. Real time if simulated.
   HalfWord target_state;  ///< TargetState.
   HalfWord
       waited_for;  ///< 1 + the slot of a client above that waits for work of this one; 0: none.
-  Word target_total_ns;  ///< Total time of the jobs that ended since the target was set.
+  Word target_total_ns;  ///< Total time of the jobs that ended, like target_jobs.
   /// Since when a thread has been in the same synchronising call, to a tick; 0: none is in one.
   /// Those whom this client holds read it.
   Word sync_since_ns;
@@ -266,6 +272,10 @@ struct alignas(kLine) Slot {
   /// Written by the owner after it has opened the lower-priority gates.
   alignas(kLine) JobTimes job_times;
   StepTimes steps;  ///< Written by the owner, for status output only.
+  /// The part of `gpu_ns` that is an upper bound: its launches were only measured while another
+  /// client had a job. Written by the owner, for status output only.
+  Word gpu_bound_ns;
+  TargetCounts before_target;  ///< What had been counted when the target was set.
 
   alignas(kLine) std::array<EntryCounters, kMaxEntries> entries;
 
@@ -300,6 +310,8 @@ struct alignas(kLine) Board {
   /// SliceAnswer::pack(), by device: whether it obeys time slices (slice_answer.hpp).
   std::array<std::atomic<std::uint16_t>, kMaxDevices> slice_answers;
   std::array<std::uint8_t, 40> reserved_controller;
+  /// What the session has gained: GainWords (gain.hpp).
+  alignas(kLine) std::array<std::uint8_t, kLine> gain;
 
   alignas(kLine) std::array<Device, kMaxDevices> devices;
   std::array<Slot, kSlots> slots;
@@ -338,23 +350,25 @@ static_assert(offsetof(Slot, label) == 656 && offsetof(Slot, waived) == 768);
 static_assert(offsetof(Slot, requested_slice) == 760 && offsetof(Slot, requested_weight) == 764);
 static_assert(offsetof(Slot, held_by_ns) == 1280);
 static_assert(offsetof(Slot, job_times) == 1792 && sizeof(JobTimes) == 672);
-static_assert(offsetof(JobTimes, buckets) == 16 && offsetof(JobTimes, last_ns) == 152);
-static_assert(offsetof(Slot, steps) == 2464 && sizeof(StepTimes) == 96);
-static_assert(offsetof(Slot, entries) == 2560);
-static_assert(offsetof(Slot, memory) == 4608 && offsetof(MemoryLine, order) == 40);
+static_assert(offsetof(JobTimes, buckets) == 16 && offsetof(JobTimes, last) == 152);
+static_assert(offsetof(Slot, steps) == 2464 && sizeof(StepTimes) == 632);
+static_assert(offsetof(Slot, gpu_bound_ns) == 3096 && offsetof(Slot, before_target) == 3104);
+static_assert(offsetof(Slot, entries) == 3200);
+static_assert(offsetof(Slot, memory) == 5248 && offsetof(MemoryLine, order) == 40);
 static_assert(offsetof(MemoryLine, critical) == 56 && offsetof(MemoryLine, draining) == 60);
 static_assert(offsetof(MemoryLine, wake) == 64 && offsetof(MemoryLine, order_ns) == 72);
 static_assert(offsetof(MemoryLine, broker) == 88 && offsetof(MemoryLine, obedient) == 96);
 static_assert(offsetof(MemoryLine, refused) == 104);
 static_assert(offsetof(MemoryLine, refused_allocations) == 100);
-static_assert(offsetof(Slot, turn) == 4736 && offsetof(TurnLine, called) == 20);
+static_assert(offsetof(Slot, turn) == 5376 && offsetof(TurnLine, called) == 20);
 static_assert(offsetof(TurnLine, covered) == 24 && offsetof(TurnLine, arrived) == 32);
-static_assert(sizeof(Slot) == 4864 && sizeof(Slot) % kLine == 0);
+static_assert(sizeof(Slot) == 5504 && sizeof(Slot) % kLine == 0);
 static_assert(offsetof(Board, magic) == 0 && offsetof(Board, layout_version) == 8);
 static_assert(offsetof(Board, size) == 12 && offsetof(Board, board_id) == 16);
 static_assert(offsetof(Board, max_hold_ns) == 24 && offsetof(Board, heartbeat_ns) == 128);
 static_assert(offsetof(Board, controller_pid) == 136 && offsetof(Board, used) == 144);
 static_assert(offsetof(Board, slice_answers) == 152);
-static_assert(offsetof(Board, devices) == 256 && offsetof(Board, slots) == 2304);
+static_assert(offsetof(Board, gain) == 256 && offsetof(Board, devices) == 384 &&
+              offsetof(Board, slots) == 2432);
 
 }  // namespace sluice::shm

@@ -54,7 +54,7 @@ struct Request {
 /// What a reader says about itself, on each tick of its watcher. shm/report.hpp fills and reads it.
 /// Every value may be a lie of its sender, and concerns the sender's slot only.
 struct Report {
-  static constexpr std::size_t kWords = 367;
+  static constexpr std::size_t kWords = 368;
 
   std::uint32_t version = kWireVersion;
   RequestKind kind = RequestKind::kReport;
@@ -94,7 +94,7 @@ struct Reply {
 
 static_assert(std::is_trivially_copyable_v<Request> && sizeof(Request) == 288);
 static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Reply) == 128);
-static_assert(std::is_trivially_copyable_v<Report> && sizeof(Report) == 3528);
+static_assert(std::is_trivially_copyable_v<Report> && sizeof(Report) == 3536);
 
 /// Connects to a controller's socket. Returns a close-on-exec file descriptor or -errno; -EPERM if
 /// another user than the expected one is at the other end. Does not allocate and does not block.

@@ -19,6 +19,7 @@ void for_each_word(AnySlot& slot, Visit visit) noexcept {
   visit(slot.open_job);
   visit(slot.target);
   visit(slot.gpu_ns);
+  visit(slot.gpu_bound_ns);
   visit(slot.target_total_ns);
   visit(slot.waited_for);
   visit(slot.busy_ns);
@@ -28,7 +29,7 @@ void for_each_word(AnySlot& slot, Visit visit) noexcept {
   visit(slot.job_times.ended);
   visit(slot.job_times.total_ns);
   for (auto& word : slot.job_times.buckets) visit(word);
-  for (auto& word : slot.job_times.last_ns) visit(word);
+  for (auto& word : slot.job_times.last.ns) visit(word);
   for (auto& entry : slot.entries) {
     for (auto& word : entry.words) visit(word);
   }

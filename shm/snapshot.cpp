@@ -14,6 +14,7 @@
 #include "shm/policy.hpp"
 #include "shm/slice.hpp"
 #include "shm/target.hpp"
+#include "shm/target_counts.hpp"
 #include "shm/view.hpp"
 
 namespace sluice::shm {
@@ -91,10 +92,13 @@ TargetSnapshot target_of(const Slot& slot) {
   target.state = target_state_of(slot);
   target.limit_ns = slot.target_ns.load();
   target.alone_ns = slot.alone_ns.load();
-  target.jobs = slot.target_jobs.load();
-  target.kept = std::min(slot.target_kept.load(), target.jobs);
-  target.open_ns = slot.open_ns.load();
-  target.total_ns = slot.target_total_ns.load();
+  const TargetCounts& before = slot.before_target;
+  target.jobs = of_target(slot.target_jobs, before.jobs);
+  target.kept = std::min(of_target(slot.target_kept, before.kept), target.jobs);
+  target.open_ns = of_target(slot.open_ns, before.open_ns);
+  target.total_ns = of_target(slot.target_total_ns, before.total_ns);
+  target.all_jobs = slot.target_jobs.load();
+  target.all_kept = std::min(slot.target_kept.load(), target.all_jobs);
   target.gates_open = is_active(slot.open_job.load());
   return target;
 }
@@ -105,7 +109,11 @@ StepsSnapshot steps_of(const StepTimes& steps) {
   if (state <= static_cast<std::uint32_t>(StepState::kOpen)) {
     found.state = static_cast<StepState>(state);
   }
+  LastDurations::Recent recent = steps.last.recent(steps.seen);
   found.ended = steps.ended.load();
+  found.seen = recent.ended;
+  found.recent_ns = std::move(recent.ns);
+  found.total_ns = steps.total_ns.load();
   found.open_ns = steps.open_ns.load();
   found.windows = steps.windows.load();
   found.window_ns = std::uint64_t{steps.window_us.load()} * 1000;
@@ -141,14 +149,17 @@ MemorySnapshot memory_snapshot_of(const Board& board, SlotOf client, std::uint64
 }
 
 /// Who held the client of this slot. A hold that lasts counts for one of its holders, as it will
-/// when the gate opens.
+/// when the gate opens. Holders write these times by their own clocks: none can be longer than the
+/// client has been there.
 std::vector<Wait> waits_of(const Board& board, const Slot& slot, std::uint64_t now_ns) {
   const std::uint64_t gate = slot.gate.load();
+  const std::uint64_t most_ns = age_ns(slot, now_ns);
   const std::uint64_t running_ns = held_ns(slot, slot.closed_since_ns.load(), now_ns);
   std::vector<Wait> waits;
   for (int holder = 0; holder <= kControllerBit; ++holder) {
     std::uint64_t ns = slot.held_by_ns[static_cast<std::size_t>(holder)].load();
     if (gate != 0 && std::countr_zero(gate) == holder) ns += running_ns;
+    ns = std::min(ns, most_ns);
     if (ns == 0) continue;
     if (holder == kControllerBit) {
       waits.push_back({holder, 0, "the controller", ns});
@@ -224,21 +235,23 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   client.target = target_of(slot);
   client.memory = memory_snapshot_of(board, {index, info.generation}, now_ns);
   client.gpu_ns = slot.gpu_ns.load();
+  client.gpu_bound_ns = std::min(slot.gpu_bound_ns.load(), client.gpu_ns);
   client.active = is_active(job) || client.target.gates_open;
   client.attached_ns = age(now_ns, slot.attached_ns.load());
   JobTimes::Recent recent = slot.job_times.recent();
   client.jobs_ended = recent.ended;
   client.jobs_total_ns = slot.job_times.total_ns.load();
   client.recent_jobs_ns = std::move(recent.ns);
-  if (client.active) client.active_ns = age(now_ns, slot.job_since_ns.load());
+  const auto lasted = [&](std::uint64_t ns) { return std::min(ns, age_ns(slot, now_ns)); };
+  if (client.active) client.active_ns = lasted(age(now_ns, slot.job_since_ns.load()));
   const std::uint64_t closed_since_ns = slot.closed_since_ns.load();
-  client.held_total_ns = slot.closed_ns.load() + held_ns(slot, closed_since_ns, now_ns);
+  client.held_total_ns = lasted(slot.closed_ns.load() + held_ns(slot, closed_since_ns, now_ns));
   client.held_by = waits_of(board, slot, now_ns);
   sort_longest_first(client.held_by);
   // Under policy none the gate closes too, and nobody heeds it: that is no hold.
   if (policy.kind != PolicyKind::kNone)
     client.holders = holders_of(board, index, slot.gate.load(), now_ns);
-  if (!client.holders.empty()) client.held_ns = age(now_ns, closed_since_ns);
+  if (!client.holders.empty()) client.held_ns = lasted(age(now_ns, closed_since_ns));
   client.max_hold_opened = slot.max_hold_opened.load();
   client.unhooked_lookups = slot.unhooked_lookups.load();
   client.unhooked_name = text_of(slot.unhooked_name);

@@ -40,7 +40,9 @@ struct TargetSnapshot {
   std::uint64_t jobs = 0;      ///< Jobs that ended with a known target.
   std::uint64_t kept = 0;      ///< How many of them ended in time.
   std::uint64_t open_ns = 0;   ///< Total time of jobs during which the gates below were open.
-  std::uint64_t total_ns = 0;  ///< Total time of jobs. Both since the target was set.
+  std::uint64_t total_ns = 0;  ///< Total time of jobs. All four since the target was set.
+  std::uint64_t all_jobs = 0;  ///< As `jobs`, of all targets that the client has had.
+  std::uint64_t all_kept = 0;  ///< How many of them ended in time.
   bool gates_open = false;     ///< A job runs and does not close the gates below yet.
 };
 
@@ -59,6 +61,9 @@ struct StepsSnapshot {
   std::uint64_t window_ns = 0;  ///< How long the gates open at a time.
   std::uint32_t cost = 0;       ///< By what part windows lengthen the steps, in 1/1000.
   std::vector<Kind> kinds;      ///< The most frequent ones, the first one first.
+  std::uint64_t total_ns = 0;   ///< Total duration of the ended steps.
+  std::uint64_t seen = 0;       ///< Ended steps, also of a client that is idle between its jobs.
+  std::vector<std::uint64_t> recent_ns;  ///< Durations of the last of these, oldest first.
 };
 
 /// The device memory of a client, and what a broker asks of it.
@@ -119,6 +124,7 @@ struct ClientSnapshot {
   TargetSnapshot target;
   MemorySnapshot memory;
   std::uint64_t gpu_ns = 0;                   ///< GPU time of its work, an estimate; 0: unknown.
+  std::uint64_t gpu_bound_ns = 0;             ///< The part of it that is an upper bound.
   std::uint64_t attached_ns = 0;              ///< Time since the client attached.
   std::uint64_t jobs_ended = 0;               ///< Ended jobs of this client alone.
   std::uint64_t jobs_total_ns = 0;            ///< Total duration of the ended jobs.

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "shm/last_durations.hpp"
+
 /// The steps of one client that is never idle (docs/reference/steps.md), for status output only.
 /// The client's process writes, and any process may read at any time. Part of the board's layout.
 namespace sluice::shm {
@@ -40,17 +42,35 @@ struct StepTimes {
   HalfWord windows;    ///< How often they have opened.
   HalfWord cost;       ///< What windows lengthen the steps by, in 1/1000: an estimate.
   std::array<Kind, kShown> kinds;
+  Word total_ns;  ///< Sum of the durations of the steps in `ended`.
+  /// Every step that was seen to end, also of a client that is idle between its jobs. So steps can
+  /// be compared where a client is idle at times.
+  Word seen;
+  LastDurations last;  ///< Of the steps in `seen`.
+
+  /// Adds a step. Only for the client's process, one call at a time. `counts`: in `ended`.
+  void add(std::uint64_t ns, bool counts) noexcept {
+    constexpr auto kRelaxed = std::memory_order_relaxed;
+    if (counts) {
+      total_ns.store(total_ns.load(kRelaxed) + ns, kRelaxed);
+      ended.store(ended.load(kRelaxed) + 1, kRelaxed);
+    }
+    last.add(seen, ns);
+  }
 
   /// For the controller, while no process has the slot.
   void clear() noexcept {
     ended.store(0);
     open_ns.store(0);
+    total_ns.store(0);
+    seen.store(0);
+    last.clear();
     for (HalfWord* word : {&state, &window_us, &windows, &cost}) word->store(0);
     for (Kind& kind : kinds) {
       for (HalfWord* word : {&kind.name, &kind.share, &kind.p50_us, &kind.p99_us}) word->store(0);
     }
   }
 };
-static_assert(sizeof(StepTimes) == 96);
+static_assert(sizeof(StepTimes) == 632);
 
 }  // namespace sluice::shm

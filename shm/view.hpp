@@ -28,6 +28,13 @@ inline std::uint64_t held_ns(const Slot& slot, std::uint64_t since_ns,
   return now_ns > from ? now_ns - from : 0;
 }
 
+/// The longest that anything can have lasted that concerns the client of a slot: since it attached,
+/// by the clock of the controller. Clients write times by their own clocks, which may be wrong.
+inline std::uint64_t age_ns(const Slot& slot, std::uint64_t now_ns) noexcept {
+  const std::uint64_t attached_ns = slot.attached_ns.load();
+  return attached_ns == 0 ? ~std::uint64_t{0} : now_ns - std::min(now_ns, attached_ns);
+}
+
 /// The text of a field that ends with NUL. A hostile process may have filled the whole field, so
 /// nothing is read past it.
 template <std::size_t kSize>

@@ -7,6 +7,7 @@
 #include "intercept/driver/process.hpp"
 #include "intercept/jobs/before_job.hpp"
 #include "intercept/trace/trace.hpp"
+#include "shm/target_counts.hpp"
 #include "shm/view.hpp"
 
 namespace sluice::intercept {
@@ -177,10 +178,7 @@ void Jobs::take_target() noexcept {
   const std::lock_guard lock(mutex_);
   law_.set(target.of_steps ? shm::Target{} : target);
   slot.target.store(requested);
-  slot.target_jobs.store(0);
-  slot.target_kept.store(0);
-  slot.open_ns.store(0);
-  slot.target_total_ns.store(0);
+  shm::begin_target(slot);
   // The open job has the new target. One that the law has left open closes now.
   if (open_ != 0 && closed_ns_ == 0) look_ns_ = 0;
   if (trials_.runs()) close_without_trial();

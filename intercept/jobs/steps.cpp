@@ -128,6 +128,7 @@ Steps::End Steps::wait_returned(const Waits::Wait& wait, std::uint64_t now,
   end.first = has_steps_ && !had_steps;
   end.counted = has_steps_ && had_steps;
   if (end.first) jobs_ = 0;
+  client_.slot().steps.add(since(now, end.began_ns), end.counted);
   if (!end.counted) return end;
   const StayOpen::State staying = law_->staying();
   law_->ended(ended.kind, since(now, end.began_ns), end.open_ns,
@@ -135,7 +136,6 @@ Steps::End Steps::wait_returned(const Waits::Wait& wait, std::uint64_t now,
   end.window_ns = window(ended, now);
   end.close = std::exchange(stays_, end.window_ns != 0 && law_->stays_open()) &&
               end.window_ns == 0 && open_since_ns_ != 0;
-  client_.slot().steps.ended.fetch_add(1, kRelaxed);
   if (target_.of_steps) show_target();
   const bool unknown = client_.slot().steps.state.load(kRelaxed) ==
                        static_cast<std::uint32_t>(shm::StepState::kNone);

@@ -57,6 +57,10 @@ class LaunchDuration {
   [[nodiscard]] bool bounded() const noexcept {
     return bounded_.load(std::memory_order_relaxed) && !in_doubt();
   }
+  /// Whether mean_ns() comes from bounds.
+  [[nodiscard]] bool mean_is_bound() const noexcept {
+    return bounded_.load(std::memory_order_relaxed);
+  }
   /// Whether code was unloaded since the last sample: another kernel may have the address now. The
   /// next sample decides whether the ones before it count again.
   [[nodiscard]] bool in_doubt() const noexcept {

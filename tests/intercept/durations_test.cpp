@@ -374,6 +374,21 @@ TEST(LaunchDurations, TooManyFunctionsAreNotKept) {
   EXPECT_LE(kept, 8192U + 1024U);
 }
 
+// Prevents: GPU time of a program that is never measured alone, several times too high, taken for
+// known.
+TEST(LaunchDuration, AMeanOfBoundsIsOneUntilThereIsASample) {
+  LaunchDuration duration;
+  EXPECT_FALSE(duration.mean_is_bound());
+  for (int i = 0; i < 16; ++i) duration.add_bound(4'300'000);
+  EXPECT_EQ(duration.mean_ns(), 4'300'000U);
+  EXPECT_TRUE(duration.mean_is_bound());
+  duration.add_sample(1'000'000);
+  EXPECT_EQ(duration.mean_ns(), 1'000'000U);
+  EXPECT_FALSE(duration.mean_is_bound());
+  duration.add_bound(4'300'000);
+  EXPECT_FALSE(duration.mean_is_bound());
+}
+
 // Prevents: next to a program that is always in a job, every launch is unknown and gets a wait, or
 // is measured again.
 TEST(LaunchDuration, ABoundCountsUntilThereIsASample) {

@@ -88,6 +88,10 @@ TEST_F(StepEnds, AJobThatIsShortHasNoSteps) {
   }
   EXPECT_EQ(windows_, 0);
   EXPECT_EQ(client_->slot().steps.ended.load(), 0U);
+  // But each was seen, so that they can be compared with those of the same program never idle.
+  const auto seen = client_->slot().steps.last.recent(client_->slot().steps.seen);
+  EXPECT_EQ(seen.ended, 500U);
+  for (const std::uint64_t ns : seen.ns) EXPECT_NEAR(static_cast<double>(ns), 20.0 * kMs, kMs);
   EXPECT_EQ(state(), shm::StepState::kNone);
 }
 
@@ -166,6 +170,15 @@ TEST_F(StepEnds, ATargetOfJobsHasNoWindows) {
   decode(200);
   EXPECT_EQ(windows_, 0);
   EXPECT_EQ(state(), shm::StepState::kJobs);
+}
+
+TEST_F(StepEnds, EachStepIsSeenAndCountedOnce) {
+  decode(300);
+  const shm::StepTimes& steps = client_->slot().steps;
+  EXPECT_EQ(steps.seen.load(), 299U) << "one is in flight";
+  EXPECT_EQ(steps.ended.load(), 299U - Steps::kFirst);
+  EXPECT_NEAR(static_cast<double>(steps.total_ns.load()) / 1e6,
+              20.0 * static_cast<double>(steps.ended.load()), 40);
 }
 
 TEST_F(StepEnds, ATargetOfStepsIsCounted) {

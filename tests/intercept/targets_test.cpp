@@ -7,6 +7,7 @@
 #include "intercept/jobs/target_law.hpp"
 #include "shm/policy.hpp"
 #include "shm/target.hpp"
+#include "shm/target_counts.hpp"
 #include "sluice/sluice.h"
 #include "tests/intercept/above.hpp"
 
@@ -122,13 +123,17 @@ TEST_F(Targets, BothTimesOfJobsBeginWithTheTarget) {
   EXPECT_GE(slot().target_total_ns.load(), slot().open_ns.load());
   slot().requested_target.store(shm::parse_target("p99=4s")->pack());
   ASSERT_TRUE(eventually([&] { return slot().target.load() == slot().requested_target.load(); }));
-  EXPECT_EQ(slot().target_total_ns.load(), 0U);
+  const auto total_ns = [&] {
+    return shm::of_target(slot().target_total_ns, slot().before_target.total_ns);
+  };
+  EXPECT_EQ(total_ns(), 0U);
   const std::uint64_t job = sluice_job_begin(0);
   std::this_thread::sleep_for(10ms);
   sluice_job_end(job);
-  EXPECT_GE(slot().target_total_ns.load(), 10 * kMs);
-  EXPECT_GE(slot().target_total_ns.load(), slot().open_ns.load());
-  EXPECT_GT(slot().job_times.total_ns.load(), slot().target_total_ns.load());
+  EXPECT_GE(total_ns(), 10 * kMs);
+  EXPECT_GE(total_ns(), shm::of_target(slot().open_ns, slot().before_target.open_ns));
+  EXPECT_GT(slot().job_times.total_ns.load(), total_ns());
+  EXPECT_GT(slot().target_total_ns.load(), total_ns()) << "counters never go back";
 }
 
 // Prevents: `sluice set --target none` that holds only from the next job on.
@@ -179,7 +184,8 @@ TEST_F(Targets, AJobThatBeganWithoutATargetIsNoSampleOfAnEarlierJob) {
   const std::uint64_t without = sluice_job_begin(0);
   ask_for("p99=150ms");
   sluice_job_end(without);
-  EXPECT_EQ(slot().target_jobs.load(), 0U) << "this job took no 300 ms";
+  EXPECT_EQ(shm::of_target(slot().target_jobs, slot().before_target.jobs), 0U)
+      << "this job took no 300 ms";
   EXPECT_EQ(state(), shm::TargetState::kKept);
   const std::uint64_t next = sluice_job_begin(0);
   EXPECT_FALSE(closed());
@@ -201,8 +207,10 @@ TEST_F(Targets, TheOpenShareIsOfTheJobsWithThatTarget) {
     std::this_thread::sleep_for(1s);
     sluice_job_end(job);
   }
-  const double share = static_cast<double>(slot().open_ns.load()) /
-                       static_cast<double>(slot().target_total_ns.load());
+  const shm::TargetCounts& before_target = slot().before_target;
+  const double share =
+      static_cast<double>(shm::of_target(slot().open_ns, before_target.open_ns)) /
+      static_cast<double>(shm::of_target(slot().target_total_ns, before_target.total_ns));
   EXPECT_GE(share, 0.9) << "what `sluice status` divides";
 }
 

@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <random>
 #include <thread>
 #include <utility>
 
+#include "shm/target_counts.hpp"
 #include "tests/support/board_test.hpp"
 
 namespace sluice::shm {
@@ -220,6 +222,54 @@ TEST_F(Snapshots, EachWordIsInItsField) {
   EXPECT_FALSE(taken.active);
   EXPECT_EQ(taken.active_ns, 0U);
   EXPECT_EQ(taken.held_ns, 0U);
+}
+
+// Prevents: "held others for 20,000 days", by a client whose clock is shifted, or that lies.
+TEST_F(Snapshots, NothingLastedLongerThanTheClientIsThere) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 200; ++round) {
+    const std::uint64_t age = random() % (kNow / 2);
+    Slot& held = add_client(4, 0, "held");
+    held.attached_ns.store(kNow - age);
+    held.closed_ns.store(random() >> (random() % 64));
+    held.closed_since_ns.store(random() % (2 * kNow));
+    held.job.store(1);
+    held.job_since_ns.store(random() % (2 * kNow));
+    held.gate.store(bit(3));
+    held.held_by_ns[3].store(random() >> (random() % 64));
+    add_client(3, 9, "holder");
+    const Snapshot taken = snapshot();
+    const ClientSnapshot& client = taken.clients.back();
+    EXPECT_LE(client.held_total_ns, age);
+    EXPECT_LE(client.held_ns, age);
+    EXPECT_LE(client.active_ns, age);
+    for (const Wait& wait : client.held_by) EXPECT_LE(wait.ns, age);
+    EXPECT_LE(held_others_ns(taken.clients.front()), age);
+  }
+}
+
+// Prevents: steps that are missing in the figures, or counted as those of an idle client.
+TEST_F(Snapshots, HaveTheLastSteps) {
+  Slot& client = add_client(4, 7, "a");
+  client.steps.add(5, false);
+  client.steps.add(7, true);
+  client.gpu_ns.store(9);
+  client.gpu_bound_ns.store(8);
+  client.target_jobs.store(10);
+  client.target_kept.store(9);
+  begin_target(client);
+  client.target_jobs.fetch_add(3);
+  client.target_kept.fetch_add(2);
+  const ClientSnapshot taken = snapshot().clients.front();
+  EXPECT_EQ(taken.steps.ended, 1U);
+  EXPECT_EQ(taken.steps.total_ns, 7U);
+  EXPECT_EQ(taken.steps.seen, 2U);
+  EXPECT_THAT(taken.steps.recent_ns, ElementsAre(5, 7));
+  EXPECT_EQ(taken.gpu_bound_ns, 8U);
+  EXPECT_EQ(taken.target.jobs, 3U);
+  EXPECT_EQ(taken.target.kept, 2U);
+  EXPECT_EQ(taken.target.all_jobs, 13U);
+  EXPECT_EQ(taken.target.all_kept, 11U);
 }
 
 // Prevents: a hostile writer of the node's board drives the terminal of root, who looks at it.
