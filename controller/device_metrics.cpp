@@ -57,11 +57,22 @@ void write_device_use(MetricsText& out, const shm::Board& board,
   });
   out.family("sluice_device_used_seconds_total", "counter",
              "GPU time in that time, an estimate from learned durations.");
-  each([&](MetricsText::Labels of, const DeviceUse& use) {
-    of.emplace_back("by", "critical");
-    out.sample(of, seconds(use.critical_ns));
-    of.back().second = "best_effort";
-    out.sample(of, seconds(use.best_effort_ns));
+  const auto by = [&](std::uint64_t DeviceUse::Part::*what) {
+    each([&](MetricsText::Labels of, const DeviceUse& use) {
+      of.emplace_back("by", "critical");
+      out.sample(of, seconds(use.critical.*what));
+      of.back().second = "best_effort";
+      out.sample(of, seconds(use.best_effort.*what));
+    });
+  };
+  by(&DeviceUse::Part::ns);
+  out.family("sluice_device_unknown_seconds_total", "counter",
+             "Part of that time in which it was not known how much GPU time they used.");
+  by(&DeviceUse::Part::unknown_ns);
+  out.family("sluice_device_idle_before_seconds_total", "counter",
+             "GPU time of best effort in which no critical job or step wanted the GPU.");
+  each([&](const MetricsText::Labels& of, const DeviceUse& use) {
+    out.sample(of, seconds(use.idle_before_ns));
   });
   out.family("sluice_device_seen_seconds_total", "counter",
              "Part of that time in which NVML said how busy the GPU was.");

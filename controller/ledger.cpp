@@ -39,21 +39,31 @@ std::uint64_t part(std::uint64_t whole, std::uint64_t of, std::uint64_t all) {
 bool nearly_all(std::uint64_t known_ns, std::uint64_t of_ns) { return known_ns >= of_ns / 10 * 9; }
 
 void add_device(Gain& gain, const DeviceUse& use) {
-  const std::uint64_t learned_ns = use.critical_ns + use.best_effort_ns;
+  const std::uint64_t learned_ns = use.critical.ns + use.best_effort.ns;
   const bool measured = use.seen_ns != 0 && nearly_all(use.seen_ns, use.shared_ns);
-  const bool split =
-      nearly_all(use.shared_ns - std::min(use.unknown_ns, use.shared_ns), use.shared_ns);
+  const std::uint64_t known_ns = use.shared_ns - std::min(use.unknown_ns, use.shared_ns);
+  const bool split = nearly_all(known_ns, use.shared_ns);
   gain.shared_ns += use.shared_ns;
   gain.measured = gain.measured && measured;
   if (!split) gain.best_effort_ns = Gain::kUnknown;
   if (!measured && !split) return;
   // Kernels that run at the same time count in full each, so the sum may exceed the time.
-  const std::uint64_t busy_ns = measured ? part(use.shared_ns, use.busy_ns, use.seen_ns)
-                                         : std::min(learned_ns, use.shared_ns);
+  const std::uint64_t busy_ns =
+      measured ? part(use.shared_ns, use.busy_ns, use.seen_ns)
+               : std::min(part(use.shared_ns, learned_ns, known_ns), use.shared_ns);
   gain.busy_ns += busy_ns;
   if (gain.best_effort_ns == Gain::kUnknown) return;
-  gain.best_effort_ns += part(busy_ns, use.best_effort_ns, learned_ns);
+  const std::uint64_t best_effort_ns = part(busy_ns, use.best_effort.ns, learned_ns);
+  gain.best_effort_ns += best_effort_ns;
+  gain.idle_before_ns += part(best_effort_ns, use.idle_before_ns, use.best_effort.ns);
 }
+
+/// How long jobs of the client have run, with the job that runs.
+std::uint64_t in_jobs_ns(const ClientSnapshot& client) {
+  return client.jobs_total_ns + client.active_ns;
+}
+
+std::uint64_t grown(std::uint64_t now, std::uint64_t then) { return now - std::min(now, then); }
 
 }  // namespace
 
@@ -82,9 +92,12 @@ std::optional<std::uint64_t> DurationBins::p99_ns() const {
 
 void DeviceUse::add(const DeviceUse& other) noexcept {
   shared_ns += other.shared_ns;
-  critical_ns += other.critical_ns;
-  best_effort_ns += other.best_effort_ns;
+  critical.ns += other.critical.ns;
+  critical.unknown_ns += other.critical.unknown_ns;
+  best_effort.ns += other.best_effort.ns;
+  best_effort.unknown_ns += other.best_effort.unknown_ns;
   unknown_ns += other.unknown_ns;
+  idle_before_ns += other.idle_before_ns;
   seen_ns += other.seen_ns;
   busy_ns += other.busy_ns;
 }
@@ -101,8 +114,9 @@ Ledger::Ledger(const Gain& before) {
   earlier_.since_ns = before.since_ns;
   const std::uint64_t best_effort_ns = std::min(before.best_effort_ns, before.busy_ns);
   earlier_.devices[kBefore] = {.shared_ns = before.shared_ns,
-                               .critical_ns = before.busy_ns - best_effort_ns,
-                               .best_effort_ns = best_effort_ns};
+                               .critical = {.ns = before.busy_ns - best_effort_ns},
+                               .best_effort = {.ns = best_effort_ns},
+                               .idle_before_ns = std::min(before.idle_before_ns, best_effort_ns)};
 }
 
 void Ledger::look(Snapshot now, const std::map<int, double>& busy) {
@@ -142,20 +156,53 @@ void Ledger::count_device(const Snapshot& now, int device, std::optional<double>
   if (std::none_of(now.clients.begin(), now.clients.end(), critical)) return;
   DeviceUse use;
   use.shared_ns = now.taken_ns - before_->taken_ns;
-  for (const ClientSnapshot& client : now.clients) {
-    if (client.device != device) continue;
-    const ClientSnapshot* then = earlier(client);
-    const std::uint64_t then_ns = then == nullptr ? 0 : then->gpu_ns;
-    (client.priority > 0 ? use.critical_ns : use.best_effort_ns) +=
-        client.gpu_ns - std::min(client.gpu_ns, then_ns);
-    if (client.gpu_ns == 0 && works(client)) use.unknown_ns = use.shared_ns;
-  }
+  use.critical = part_of(now, device, true);
+  use.best_effort = part_of(now, device, false);
+  use.unknown_ns = std::max(use.critical.unknown_ns, use.best_effort.unknown_ns);
+  use.idle_before_ns =
+      std::min(use.best_effort.ns, use.shared_ns - std::min(use.shared_ns, wanted_ns(now, device)));
   if (busy) {
     use.seen_ns = use.shared_ns;
     use.busy_ns = part(use.shared_ns, static_cast<std::uint64_t>(*busy * 1000), 1000);
   }
   devices_[device].add(use);
   period_.devices[device].add(use);
+}
+
+/// GPU time since the look before. A mean of samples that were taken next to other work has time
+/// slices of others in it, and may be several times too high. So if more than a fifth of the time
+/// comes from such means, it is not known.
+DeviceUse::Part Ledger::part_of(const Snapshot& now, int device, bool critical) const {
+  const std::uint64_t span_ns = now.taken_ns - before_->taken_ns;
+  std::uint64_t used_ns = 0;
+  std::uint64_t bound_ns = 0;
+  bool unknown = false;
+  for (const ClientSnapshot& client : now.clients) {
+    if (client.device != device || (client.priority > 0) != critical) continue;
+    const ClientSnapshot* then = earlier(client);
+    // Whatever a client says, it has not had more of the GPU than the time that has passed.
+    used_ns += std::min(grown(client.gpu_ns, then == nullptr ? 0 : then->gpu_ns), span_ns);
+    bound_ns +=
+        std::min(grown(client.gpu_bound_ns, then == nullptr ? 0 : then->gpu_bound_ns), span_ns);
+    unknown = unknown || (client.gpu_ns == 0 && works(client));
+  }
+  if (unknown || bound_ns > used_ns / 5) return {0, span_ns};
+  return {used_ns, 0};
+}
+
+/// For how long the GPU was wanted by critical clients since the look before, at most: in their
+/// jobs, of which a program that is never idle has one without an end. A job that is bound by its
+/// host leaves the GPU idle for a part of the time.
+std::uint64_t Ledger::wanted_ns(const Snapshot& now, int device) const {
+  const std::uint64_t span_ns = now.taken_ns - before_->taken_ns;
+  std::uint64_t wanted_ns = 0;
+  for (const ClientSnapshot& client : now.clients) {
+    const ClientSnapshot* then = earlier(client);
+    if (!is_critical_on(client, device) || then == nullptr) continue;
+    const std::uint64_t jobs_ns = std::min(grown(in_jobs_ns(client), in_jobs_ns(*then)), span_ns);
+    wanted_ns += client.gpu_share == 0 ? jobs_ns : part(jobs_ns, client.gpu_share, 1000);
+  }
+  return wanted_ns;
 }
 
 /// Whether it has given the GPU work since the look before, or had work that was held.
@@ -203,9 +250,8 @@ void Ledger::count_jobs(const Snapshot& now, const ClientSnapshot& client) {
   } else if (client.target.alone_ns != 0) {
     closed_p99_ns_[client.slot] = client.target.alone_ns;
   }
-  if (client.target.jobs < then->target.jobs) return;  // it has another target
-  use.of_target += client.target.jobs - then->target.jobs;
-  use.kept += client.target.kept - std::min(client.target.kept, then->target.kept);
+  use.of_target += grown(client.target.all_jobs, then->target.all_jobs);
+  use.kept += grown(client.target.all_kept, then->target.all_kept);
 }
 
 /// The time alone: of jobs that were, else as a target's law has learned it.

@@ -29,12 +29,20 @@ class DurationBins {
 
 /// One GPU, while a critical client lived on it.
 struct DeviceUse {
-  std::uint64_t shared_ns = 0;       ///< How long that was.
-  std::uint64_t critical_ns = 0;     ///< GPU time of critical clients, from learned durations.
-  std::uint64_t best_effort_ns = 0;  ///< The same of best effort.
-  std::uint64_t unknown_ns = 0;      ///< How long a client worked whose GPU time nobody estimates.
-  std::uint64_t seen_ns = 0;         ///< How long the driver said how busy the GPU was,
-  std::uint64_t busy_ns = 0;         ///< and how long it was busy then.
+  /// GPU time of some clients, from learned durations.
+  struct Part {
+    std::uint64_t ns = 0;          ///< While it was known.
+    std::uint64_t unknown_ns = 0;  ///< How long it was not known.
+  };
+  std::uint64_t shared_ns = 0;  ///< How long that was.
+  Part critical;
+  Part best_effort;
+  std::uint64_t unknown_ns = 0;  ///< How long one of the two was not known.
+  /// The part of the time of best effort in which no job or step of a critical client wanted the
+  /// GPU.
+  std::uint64_t idle_before_ns = 0;
+  std::uint64_t seen_ns = 0;  ///< How long the driver said how busy the GPU was,
+  std::uint64_t busy_ns = 0;  ///< and how long it was busy then.
 
   void add(const DeviceUse& other) noexcept;
 };
@@ -79,6 +87,8 @@ class Ledger {
   static constexpr int kBefore = -1;
 
   void count_device(const shm::Snapshot& now, int device, std::optional<double> busy);
+  [[nodiscard]] DeviceUse::Part part_of(const shm::Snapshot& now, int device, bool critical) const;
+  [[nodiscard]] std::uint64_t wanted_ns(const shm::Snapshot& now, int device) const;
   void count_jobs(const shm::Snapshot& now, const shm::ClientSnapshot& client);
   [[nodiscard]] const shm::ClientSnapshot* earlier(const shm::ClientSnapshot& client) const;
   [[nodiscard]] std::uint64_t alone_ns(int slot, const JobUse& use) const;

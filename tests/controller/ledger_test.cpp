@@ -2,6 +2,10 @@
 // nobody shares; jobs next to best effort taken for jobs alone; numbers that nobody has measured.
 #include "controller/ledger.hpp"
 
+#include <array>
+#include <random>
+
+#include "shm/policy.hpp"
 #include "shm/target.hpp"
 #include "tests/support/board_test.hpp"
 
@@ -36,6 +40,11 @@ class Gains : public sluice::test::BoardTest {
   void work(int index, std::uint64_t permille) {
     slot(index).gpu_ns.fetch_add(kLook / 1000 * permille);
     if (permille != 0) slot(index).entries[0][shm::Count::kGated].fetch_add(1);
+  }
+  /// The critical client is never idle: its job has no end.
+  void run_on(int index) {
+    slot(index).job.store(1);
+    slot(index).job_since_ns.store(now_ns_);
   }
   void leave(int index) {
     set_state(index, shm::SlotState::kFree, 0);
@@ -252,7 +261,7 @@ TEST_F(Gains, CountJobsInTimeSinceTheyBegan) {
   slot(0).target_jobs.store(10);
   slot(0).target_kept.store(0);
   pass(1, 100, 0);
-  EXPECT_EQ(ledger_.gain().jobs_kept, 1U + 9920U) << "a new target counts from the next look on";
+  EXPECT_EQ(ledger_.gain().jobs_kept, 1U + 9920U) << "counters that go back are no jobs";
 }
 
 // Prevents: the p99 of a program that has ended, shown for the next one in its slot.
@@ -280,7 +289,7 @@ TEST_F(Gains, AreOfTheLastDayOrTwo) {
   const Gain gain = ledger_.gain();
   EXPECT_EQ(gain.since_ns, kNow + Ledger::kPeriodNs);
   EXPECT_NEAR(percent(gain.best_effort_ns, gain.shared_ns), 20, 1);
-  EXPECT_NEAR(percent(ledger_.devices().at(0).best_effort_ns, ledger_.devices().at(0).shared_ns),
+  EXPECT_NEAR(percent(ledger_.devices().at(0).best_effort.ns, ledger_.devices().at(0).shared_ns),
               50, 1)
       << "counters of the metrics never go back";
 }
@@ -289,7 +298,8 @@ TEST_F(Gains, GoOnFromWhatAnEarlierControllerHad) {
   const Gain before{.since_ns = kNow - 100 * kLook,
                     .shared_ns = 100 * kLook,
                     .busy_ns = 80 * kLook,
-                    .best_effort_ns = 60 * kLook};
+                    .best_effort_ns = 60 * kLook,
+                    .idle_before_ns = 45 * kLook};
   ledger_ = Ledger(before);
   add_client(1, 0, "train");
   look();
@@ -297,6 +307,7 @@ TEST_F(Gains, GoOnFromWhatAnEarlierControllerHad) {
   EXPECT_EQ(ledger_.gain().since_ns, before.since_ns);
   EXPECT_EQ(ledger_.gain().shared_ns, 200 * kLook);
   EXPECT_NEAR(percent(ledger_.gain().best_effort_ns, ledger_.gain().shared_ns), 60, 0.1);
+  EXPECT_NEAR(percent(ledger_.gain().idle_before_ns, ledger_.gain().shared_ns), 52.5, 0.1);
 }
 
 // Prevents: numbers of last week, where controllers come and go; a time to come, from a fault.
@@ -314,11 +325,134 @@ TEST_F(Gains, OfEarlierControllersAreNotKeptForGood) {
   }
 }
 
+// Prevents: "~3.0 s that were idle before" next to a server that is never idle, where the log of
+// the GPU has 0.7 s and nothing was idle: time slices of the server in the samples of best effort.
+TEST_F(Gains, AreUnknownWhereBestEffortIsOnlyMeasuredNextToWork) {
+  add_client(1, 0, "train");
+  run_on(0);
+  look();
+  for (int i = 0; i < 10; ++i) {
+    slot(1).gpu_bound_ns.fetch_add(kLook / 10);
+    pass(1, 900, 100);
+  }
+  EXPECT_EQ(ledger_.gain().best_effort_ns, Gain::kUnknown);
+  EXPECT_EQ(ledger_.gain().busy_ns, 0U);
+  const DeviceUse use = ledger_.devices().at(0);
+  EXPECT_EQ(use.best_effort.ns, 0U) << "a guess in the metrics";
+  EXPECT_EQ(use.best_effort.unknown_ns, 10 * kLook);
+  EXPECT_EQ(use.idle_before_ns, 0U);
+  EXPECT_EQ(use.critical.ns, 9 * kLook) << "the other part is known";
+  EXPECT_EQ(use.critical.unknown_ns, 0U);
+  pass(1, 900, 100, {{0, 0.9}});
+  EXPECT_FALSE(ledger_.gain().measured);
+}
+
+TEST_F(Gains, MayHaveASmallPartThatIsABound) {
+  add_client(1, 0, "train");
+  look();
+  for (int i = 0; i < 10; ++i) {
+    slot(1).gpu_bound_ns.fetch_add(kLook / 1000 * 90);
+    pass(1, 300, 500);
+  }
+  EXPECT_EQ(ledger_.gain().best_effort_ns, 5 * kLook);
+}
+
+// Prevents: GPU time that best effort took from a job without an end, said to have been idle.
+TEST_F(Gains, WereIdleBeforeOnlyWhereNothingAboveWantedTheGpu) {
+  add_client(1, 0, "train");
+  run_on(0);
+  look();
+  pass(10, 900, 100);
+  EXPECT_NEAR(percent(ledger_.gain().best_effort_ns, ledger_.gain().shared_ns), 10, 0.1);
+  EXPECT_EQ(ledger_.gain().idle_before_ns, 0U);
+  slot(0).gpu_share.store(950);  // its host leaves 5 % of the GPU
+  ledger_ = Ledger();
+  look();
+  pass(10, 900, 100);
+  EXPECT_NEAR(percent(ledger_.gain().idle_before_ns, ledger_.gain().shared_ns), 5, 0.1);
+  slot(0).job.store(2);
+  slot(0).gpu_share.store(0);
+  ledger_ = Ledger();
+  look();
+  jobs_ = 40;
+  job_ns_ = 20 * kMs;  // 40 % of the time
+  pass(10, 400, 550);
+  EXPECT_NEAR(percent(ledger_.gain().idle_before_ns, ledger_.gain().shared_ns), 55, 0.1);
+  pass(10, 400, 700);
+  EXPECT_NEAR(percent(ledger_.gain().idle_before_ns, ledger_.gain().shared_ns), 56.1, 0.3)
+      << "60 of the 70 % in the second half, less because kernels overlap";
+}
+
+// Prevents: GPU time that is counted for two classes, or for none, when a program's priority
+// changes, and that of a client whose clients come and go.
+TEST_F(Gains, CountAllGpuTimeOnceWhateverIsSet) {
+  for (std::uint32_t seed = 1; seed <= 20; ++seed) {
+    std::mt19937 random(seed);
+    Ledger ledger;
+    std::uint64_t happened_ns = 0;
+    for (int i = 0; i < 4; ++i) {
+      add_client(i, i == 0 ? 1 : 0, "a");
+      slot(i).gpu_ns.store(kLook);
+    }
+    ledger.look(shm::take_snapshot(*board_, now_ns_));
+    for (int step = 0; step < 50; ++step) {
+      for (int i = 0; i < 4; ++i) {
+        const std::uint64_t ns = random() % (kLook / 8);
+        slot(i).gpu_ns.fetch_add(ns);
+        slot(i).entries[0][shm::Count::kGated].fetch_add(1);
+        happened_ns += ns;
+      }
+      // One stays critical, so that all time counts.
+      const int changed = 1 + static_cast<int>(random() % 3);
+      set_state(changed, shm::SlotState::kLive, static_cast<int>(random() % 3));
+      slot(changed).target.store(random() % 2 == 0 ? 0 : shm::parse_target("p99=5ms")->pack());
+      slot(changed).policy.store(shm::Policy{shm::PolicyKind::kNone}.pack());
+      now_ns_ += kLook;
+      ledger.look(shm::take_snapshot(*board_, now_ns_));
+    }
+    const DeviceUse use = ledger.devices().at(0);
+    EXPECT_EQ(use.critical.ns + use.best_effort.ns, happened_ns) << "seed " << seed;
+  }
+}
+
+// Prevents: a GPU that is 3000 % busy, or more idle time than time, because a client wrote
+// nonsense.
+TEST_F(Gains, StayWithinTheTimeWhateverClientsWrite) {
+  for (std::uint32_t seed = 1; seed <= 200; ++seed) {
+    std::mt19937_64 random(seed);
+    const auto any = [&]() -> std::uint64_t {
+      constexpr std::array<std::uint64_t, 4> kMost{2, kLook, 100 * kLook, ~std::uint64_t{0}};
+      return random() % kMost[random() % kMost.size()];
+    };
+    Ledger ledger;
+    for (int i = 0; i < 3; ++i) add_client(i, i == 0 ? 1 : 0, "a");
+    for (int step = 0; step < 6; ++step) {
+      for (int i = 0; i < 3; ++i) {
+        slot(i).gpu_ns.store(any());
+        slot(i).gpu_bound_ns.store(any());
+        slot(i).job.store(any());
+        slot(i).job_since_ns.store(any());
+        slot(i).job_times.total_ns.store(any());
+        slot(i).gpu_share.store(static_cast<std::uint32_t>(any()));
+        slot(i).entries[0][shm::Count::kGated].store(any());
+      }
+      now_ns_ += kLook;
+      ledger.look(shm::take_snapshot(*board_, now_ns_));
+    }
+    const Gain gain = ledger.gain();
+    EXPECT_LE(gain.busy_ns, gain.shared_ns) << "seed " << seed;
+    if (gain.best_effort_ns == Gain::kUnknown) continue;
+    EXPECT_LE(gain.best_effort_ns, gain.busy_ns) << "seed " << seed;
+    EXPECT_LE(gain.idle_before_ns, gain.best_effort_ns) << "seed " << seed;
+  }
+}
+
 TEST_F(Gains, AreReadFromTheBoardAsTheyWereWritten) {
   const Gain gain{.since_ns = kNow,
                   .shared_ns = 5 * kLook,
                   .busy_ns = 4 * kLook,
                   .best_effort_ns = 3 * kLook,
+                  .idle_before_ns = 2 * kLook,
                   .measured = true,
                   .p99_ns = 13'000'000,
                   .percent_of_alone = 117,

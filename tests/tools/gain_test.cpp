@@ -25,6 +25,7 @@ shm::Gain usual() {
           .shared_ns = 3 * kHour,
           .busy_ns = kHour / 100 * 249,
           .best_effort_ns = kHour / 100 * 152,
+          .idle_before_ns = kHour / 100 * 152,
           .measured = true,
           .p99_ns = 12'300'000,
           .percent_of_alone = 110,
@@ -66,8 +67,10 @@ TEST(GainLine, LeavesOutWhatIsNotKnown) {
   gain.best_effort_ns = 0;
   EXPECT_EQ(line(gain), "GPU busy ~83 %, none of it best effort");
   gain.best_effort_ns = shm::Gain::kUnknown;
-  EXPECT_EQ(line(gain), "GPU busy ~83 %");
+  EXPECT_EQ(line(gain), "GPU busy ~83 %, best effort's part is not known");
   gain.busy_ns = 0;
+  EXPECT_EQ(line(gain), "how much of the GPU best effort uses is not known");
+  gain.best_effort_ns = 0;
   EXPECT_TRUE(notes(gain).empty());
   gain.jobs_kept = 10'001;
   EXPECT_EQ(line(gain), "critical target kept 100.0 %");
@@ -79,13 +82,29 @@ TEST(GainLine, LeavesOutWhatIsNotKnown) {
 TEST(GainLine, SaysTheTimeSoFarInTheFirstHour) {
   shm::Gain gain = usual();
   gain.since_ns = kTaken - kHour / 2;
-  gain.best_effort_ns = 12 * 60 * kSecond;
+  gain.best_effort_ns = gain.idle_before_ns = 12 * 60 * kSecond;
   EXPECT_NE(line(gain).find("best effort: ~12 min that were idle before"), std::string::npos);
   gain.since_ns = kTaken - 9 * kSecond;
   EXPECT_TRUE(notes(gain).empty());
   gain.since_ns = kTaken + kSecond;
   EXPECT_TRUE(notes(gain).empty()) << "a time to come";
   EXPECT_TRUE(notes({}).empty());
+}
+
+// Prevents: time that was taken from a server which is never idle, called idle.
+TEST(GainLine, SaysWhatWasIdleBeforeAndWhatWasNot) {
+  shm::Gain gain = usual();
+  gain.since_ns = kTaken - kHour / 2;
+  gain.best_effort_ns = 12 * 60 * kSecond;
+  gain.idle_before_ns = 8 * 60 * kSecond;
+  EXPECT_NE(line(gain).find("best effort: ~8 min that were idle before, ~4 min while critical work "
+                            "wanted the GPU"),
+            std::string::npos)
+      << line(gain);
+  gain.idle_before_ns = 0;
+  EXPECT_NE(line(gain).find("best effort: ~12 min while critical work wanted the GPU"),
+            std::string::npos)
+      << line(gain);
 }
 
 TEST(GainLine, FitsATerminal) {
@@ -117,6 +136,7 @@ TEST_F(GainStatus, IsInTextAndJson) {
   EXPECT_EQ(json()["seconds"], 3 * 3600.0);
   EXPECT_EQ(json()["busy_from"], "nvml");
   EXPECT_EQ(json()["best_effort_ns"], usual().best_effort_ns);
+  EXPECT_EQ(json()["idle_before_ns"], usual().idle_before_ns);
   EXPECT_EQ(json()["times_alone"], 1.1);
   EXPECT_EQ(json()["target_kept"], 0.992);
   EXPECT_NE(status_text(shm::take_snapshot(*board_, kTaken), "s").find("61 % of it best effort"),
@@ -125,6 +145,7 @@ TEST_F(GainStatus, IsInTextAndJson) {
       {.since_ns = kTaken - kHour, .shared_ns = kHour, .busy_ns = 0, .p99_ns = 0});
   EXPECT_TRUE(json()["busy_ns"].is_null());
   EXPECT_TRUE(json()["best_effort_ns"].is_null());
+  EXPECT_TRUE(json()["idle_before_ns"].is_null());
   EXPECT_TRUE(json()["times_alone"].is_null());
   EXPECT_TRUE(json()["target_kept"].is_null());
 }

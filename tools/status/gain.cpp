@@ -44,23 +44,36 @@ std::string latency_text(const shm::Gain& gain) {
   return text.empty() ? "critical " + kept_text(gain) : text + " (" + kept_text(gain) + ")";
 }
 
-/// What best effort has had: in an hour so far, then for a day.
+/// GPU time: in an hour so far, then for a day.
+std::string amount(std::uint64_t ns, double age_ns) {
+  if (age_ns < kHourNs) return fmt::format("~{}", format_duration(ns));
+  const double hours = static_cast<double>(ns) / age_ns * 24;
+  return fmt::format("~{:.{}f} GPU-hours a day", hours, hours < 10 ? 1 : 0);
+}
+
+/// What best effort has had, and whose time that was.
 std::string reclaimed_text(const shm::Gain& gain, double age_ns) {
-  if (age_ns < kHourNs) {
-    return fmt::format("~{} that were idle before", format_duration(gain.best_effort_ns));
-  }
-  const double hours = static_cast<double>(gain.best_effort_ns) / age_ns * 24;
-  return fmt::format("~{:.{}f} GPU-hours a day that were idle before", hours, hours < 10 ? 1 : 0);
+  const std::uint64_t idle_ns = std::min(gain.idle_before_ns, gain.best_effort_ns);
+  const std::uint64_t beside_ns = gain.best_effort_ns - idle_ns;
+  const auto matters = [&](std::uint64_t ns) { return ns > gain.best_effort_ns / 50; };
+  std::string text;
+  if (matters(idle_ns)) text = amount(idle_ns, age_ns) + " that were idle before";
+  if (!matters(beside_ns)) return text;
+  return text + (text.empty() ? "" : ", ") + amount(beside_ns, age_ns) +
+         " while critical work wanted the GPU";
 }
 
 std::string use_text(const shm::Snapshot& snapshot, double age_ns) {
   const shm::Gain& gain = snapshot.gain;
-  if (gain.busy_ns == 0) return {};
+  if (gain.busy_ns == 0) {
+    const bool unknown = gain.best_effort_ns == shm::Gain::kUnknown;
+    return unknown ? "how much of the GPU best effort uses is not known" : "";
+  }
   const auto busy_ns = static_cast<double>(gain.busy_ns);
   const double busy = busy_ns * 100 / static_cast<double>(gain.shared_ns);
   std::string text = fmt::format("{} busy {}{:.0f} %", snapshot.devices.size() > 1 ? "GPUs" : "GPU",
                                  gain.measured ? "" : "~", std::min(busy, 100.0));
-  if (gain.best_effort_ns == shm::Gain::kUnknown) return text;
+  if (gain.best_effort_ns == shm::Gain::kUnknown) return text + ", best effort's part is not known";
   if (gain.best_effort_ns == 0) return text + ", none of it best effort";
   const double best_effort = static_cast<double>(gain.best_effort_ns) * 100 / busy_ns;
   return text + fmt::format(", {:.0f} % of it best effort: {}", std::min(best_effort, 100.0),

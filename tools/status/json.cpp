@@ -89,6 +89,7 @@ Json steps_json(const shm::StepsSnapshot& steps) {
   }
   return {{"state", shm::step_state_name(steps.state)},
           {"steps", steps.ended},
+          {"total_ns", steps.total_ns},
           {"windows", steps.windows},
           {"window_ns", steps.window_ns == 0 ? Json() : Json(steps.window_ns)},
           {"open_ns", steps.open_ns},
@@ -110,6 +111,7 @@ Json gain_json(const shm::Snapshot& snapshot) {
           {"busy_ns", busy ? Json(gain.busy_ns) : Json()},
           {"busy_from", !busy ? Json() : Json(gain.measured ? "nvml" : "learned durations")},
           {"best_effort_ns", busy && divided ? Json(gain.best_effort_ns) : Json()},
+          {"idle_before_ns", busy && divided ? Json(gain.idle_before_ns) : Json()},
           {"critical_p99_ns", gain.p99_ns == 0 ? Json() : Json(gain.p99_ns)},
           {"times_alone", known(gain.percent_of_alone, 100)},
           {"target_kept", gain.jobs_kept == 0 ? Json() : Json((gain.jobs_kept - 1) / 10'000.0)}};
@@ -167,6 +169,7 @@ Json client_json(const shm::ClientSnapshot& client) {
           {"target", target_json(client.target)},
           {"memory", memory_json(client.memory)},
           {"gpu_ns", client.gpu_ns == 0 ? Json() : Json(client.gpu_ns)},
+          {"gpu_bound_ns", client.gpu_bound_ns},
           {"jobs", client.jobs_ended},
           {"jobs_total_ns", client.jobs_total_ns},
           {"launches", client.launches},
