@@ -16,6 +16,7 @@
 #include "shm/labels.hpp"
 #include "shm/memory.hpp"
 #include "shm/policy.hpp"
+#include "shm/target.hpp"
 #include "shm/view.hpp"
 
 namespace sluice::controller {
@@ -41,7 +42,19 @@ struct Row {
   std::string index;
   std::string pid;
   std::string name;
-  MetricsText::Labels identity;  ///< The labels of every sample of this client.
+  std::uint64_t age_ns;  ///< Since it attached, by the clock of the controller.
+  /// The labels of every sample of this client. Nothing that `sluice set` changes is among them: a
+  /// counter whose labels change goes on as another series, and a sum over both counts it twice.
+  MetricsText::Labels identity;
+
+  /// A time in seconds that the client, or one that held it, has written by its own clock. It
+  /// cannot have lasted longer than the client has been there.
+  [[nodiscard]] double at_most_age(double lasted) const {
+    return std::min(lasted, seconds(age_ns));
+  }
+  [[nodiscard]] double at_most_age(const shm::Word& ns) const {
+    return at_most_age(seconds(ns.load()));
+  }
 
   /// `identity`, followed by `more`.
   [[nodiscard]] MetricsText::Labels labels(MetricsText::Labels more = {}) const {
@@ -56,8 +69,7 @@ void identify(const shm::Board& board, Row& row, bool with_user) {
   row.identity = {{"slot", row.index},
                   {"pid", row.pid},
                   {"name", row.name},
-                  {"device", device_name(board, row.info.device)},
-                  {"priority", std::to_string(row.info.priority)}};
+                  {"device", device_name(board, row.info.device)}};
   if (with_user) row.identity.emplace_back("user", base::user_name(row.slot.uid.load()));
   const std::string labels = load_text(row.slot.label.data(), row.slot.label.size());
   for (auto& [key, value] : shm::parse_labels(labels)) {
@@ -65,7 +77,7 @@ void identify(const shm::Board& board, Row& row, bool with_user) {
   }
 }
 
-std::vector<Row> read_rows(const shm::Board& board, bool with_users) {
+std::vector<Row> read_rows(const shm::Board& board, std::uint64_t now_ns, bool with_users) {
   std::vector<Row> rows;
   for (std::size_t i = 0; i < board.slots.size(); ++i) {
     const shm::Slot& slot = board.slots[i];
@@ -76,6 +88,7 @@ std::vector<Row> read_rows(const shm::Board& board, bool with_users) {
                     std::to_string(i),
                     std::to_string(slot.pid.load()),
                     load_text(slot.name.data(), slot.name.size()),
+                    shm::age_ns(slot, now_ns),
                     {}});
     identify(board, rows.back(), with_users);
   }
@@ -92,12 +105,15 @@ void write_clients(MetricsText& out, const std::vector<Row>& rows, Show show) {
     });
     out.sample({{"state", std::string(kStateNames[state])}}, static_cast<double>(count));
   }
-  out.family("sluice_client_info", "gauge", "One per client: who it is, its policy and its state.");
+  out.family("sluice_client_info", "gauge",
+             "One per client: who it is, its settings and its state.");
   for (const Row& row : rows) {
     const auto state =
         std::min<std::size_t>(static_cast<std::size_t>(row.info.state), kStateNames.size() - 1);
     MetricsText::Labels about{
+        {"priority", std::to_string(row.info.priority)},
         {"policy", shm::to_string(shm::Policy::unpack(row.slot.policy.load()))},
+        {"target", shm::to_string(shm::Target::unpack(row.slot.target.load()))},
         {"state", std::string(kStateNames[state])}};
     if (show.commands) {
       about.emplace_back("command", load_text(row.slot.command.data(), row.slot.command.size()));
@@ -125,7 +141,7 @@ void write_slots(MetricsText& out, const std::vector<Row>& rows) {
        [](const Row& row) { return static_cast<double>(std::popcount(row.slot.gate.load())); }},
       {"sluice_gate_closed_seconds_total", "counter",
        "Time with the gate closed and work outstanding.",
-       [](const Row& row) { return seconds(row.slot.closed_ns.load()); }},
+       [](const Row& row) { return row.at_most_age(row.slot.closed_ns); }},
       {"sluice_max_hold_openings_total", "counter",
        "Holds that were ended because they outlasted --max-hold.",
        [](const Row& row) { return static_cast<double>(row.slot.max_hold_opened.load()); }},
@@ -153,8 +169,12 @@ void write_use(MetricsText& out, const std::vector<Row>& rows) {
     const char* help;
     bool (*applies)(const shm::Slot&);
     double (*value)(const shm::Slot&);
+    bool lasts = false;  ///< See Row::at_most_age().
   };
-  constexpr auto kHasTarget = [](const shm::Slot& slot) { return slot.target.load() != 0; };
+  // Also after its target was taken away: a counter that goes comes back as a jump.
+  constexpr auto kHadTarget = [](const shm::Slot& slot) {
+    return slot.target.load() != 0 || slot.target_jobs.load() != 0 || slot.open_ns.load() != 0;
+  };
   constexpr auto kAlways = [](const shm::Slot&) { return true; };
   constexpr std::array<Family, 11> kFamilies{{
       {"sluice_client_close_level", "gauge",
@@ -190,19 +210,21 @@ void write_use(MetricsText& out, const std::vector<Row>& rows) {
        [](const shm::Slot& slot) { return slot.target.load() != 0 && slot.target_ns.load() != 0; },
        [](const shm::Slot& slot) { return seconds(slot.target_ns.load()); }},
       {"sluice_client_target_jobs_total", "counter", "Jobs that ended with a known target.",
-       kHasTarget,
+       kHadTarget,
        [](const shm::Slot& slot) { return static_cast<double>(slot.target_jobs.load()); }},
       {"sluice_client_target_kept_total", "counter", "Jobs that ended within their target.",
-       kHasTarget,
+       kHadTarget,
        [](const shm::Slot& slot) { return static_cast<double>(slot.target_kept.load()); }},
       {"sluice_client_open_gate_seconds_total", "counter",
-       "Time of the client's jobs during which its target let the others run.", kHasTarget,
-       [](const shm::Slot& slot) { return seconds(slot.open_ns.load()); }},
+       "Time of the client's jobs during which its target let the others run.", kHadTarget,
+       [](const shm::Slot& slot) { return seconds(slot.open_ns.load()); }, true},
   }};
   for (const Family& family : kFamilies) {
     out.family(family.name, family.type, family.help);
     for (const Row& row : rows) {
-      if (family.applies(row.slot)) out.sample(row.labels(), family.value(row.slot));
+      if (!family.applies(row.slot)) continue;
+      const double value = family.value(row.slot);
+      out.sample(row.labels(), family.lasts ? row.at_most_age(value) : value);
     }
   }
 }
@@ -224,9 +246,9 @@ void write_holds(MetricsText& out, const std::vector<Row>& rows) {
              "Time that the holder held the client while it had work.");
   for (const Row& row : rows) {
     const auto add = [&](std::size_t slot, const std::string& holder, const std::string& pid) {
-      const std::uint64_t ns = row.slot.held_by_ns[slot].load();
-      if (ns == 0) return;
-      out.sample(row.labels({{"holder", holder}, {"holder_pid", pid}}), seconds(ns));
+      const shm::Word& ns = row.slot.held_by_ns[slot];
+      if (ns.load() == 0) return;
+      out.sample(row.labels({{"holder", holder}, {"holder_pid", pid}}), row.at_most_age(ns));
     };
     for (const Row& holder : rows) {
       const bool itself = holder.index == row.index;
@@ -251,7 +273,7 @@ void write_job_times(MetricsText& out, const std::vector<Row>& rows) {
                                     : "+Inf";
       out.sample("_bucket", row.labels({{"le", bound}}), jobs);
     }
-    out.sample("_sum", row.labels(), seconds(times.total_ns.load()));
+    out.sample("_sum", row.labels(), row.at_most_age(times.total_ns));
     out.sample("_count", row.labels(), jobs);
   }
 }
@@ -262,20 +284,25 @@ void write_steps(MetricsText& out, const std::vector<Row>& rows) {
     const char* name;
     const char* help;
     double (*value)(const shm::StepTimes&);
+    bool lasts = false;
   };
-  constexpr std::array<Family, 3> kFamilies{{
+  constexpr std::array<Family, 4> kFamilies{{
       {"sluice_client_steps_total", "Steps of the client that ended.",
        [](const shm::StepTimes& of) { return static_cast<double>(of.ended.load()); }},
       {"sluice_client_step_windows_total", "Times that gates opened for a window in its steps.",
        [](const shm::StepTimes& of) { return static_cast<double>(of.windows.load()); }},
       {"sluice_client_step_open_seconds_total", "Time of these windows.",
-       [](const shm::StepTimes& of) { return seconds(of.open_ns.load()); }},
+       [](const shm::StepTimes& of) { return seconds(of.open_ns.load()); }, true},
+      {"sluice_client_step_duration_seconds_total", "Time of the steps that ended.",
+       [](const shm::StepTimes& of) { return seconds(of.total_ns.load()); }, true},
   }};
   const auto has_steps = [](const Row& row) { return row.slot.steps.ended.load() != 0; };
   for (const Family& family : kFamilies) {
     out.family(family.name, "counter", family.help);
     for (const Row& row : rows) {
-      if (has_steps(row)) out.sample(row.labels(), family.value(row.slot.steps));
+      if (!has_steps(row)) continue;
+      const double value = family.value(row.slot.steps);
+      out.sample(row.labels(), family.lasts ? row.at_most_age(value) : value);
     }
   }
   out.family("sluice_client_step_seconds", "gauge",
@@ -396,7 +423,7 @@ void write_job_use(MetricsText& out, const std::vector<Row>& rows,
 std::string exposition(const shm::Board& board, const Tally& tally, std::uint64_t now_ns,
                        const std::vector<shm::OutsideProcess>& outside, const Lookout::Use& use,
                        Show show) {
-  const std::vector<Row> rows = read_rows(board, show.users);
+  const std::vector<Row> rows = read_rows(board, now_ns, show.users);
   MetricsText out;
   write_controller(out, board, tally, now_ns);
   write_clients(out, rows, show);

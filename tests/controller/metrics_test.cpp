@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <random>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -23,6 +24,7 @@
 #include "shm/policy.hpp"
 #include "shm/slice_answer.hpp"
 #include "shm/target.hpp"
+#include "shm/target_counts.hpp"
 #include "tests/support/controller.hpp"
 #include "tests/support/fake_client.hpp"
 #include "tests/support/look.hpp"
@@ -113,12 +115,14 @@ TEST(Metrics, TheNumbersAreTheBoards) {
   const std::vector<shm::OutsideProcess> outside{{2, 0, "x", {}, false}, {2, 9, "y", 1024, true}};
   auto samples = parse(exposition(*board, tally, 1'040'000'000, outside));
   const std::string who = R"(slot="4",pid="4711",name="train \"x\"",)"
-                          R"(device="GPU-abababab-abab-abab-abab-abababababab",priority="3")";
+                          R"(device="GPU-abababab-abab-abab-abab-abababababab")";
   const std::string entry = "{" + who + R"(,entry="cuLaunchKernel")";
   EXPECT_EQ(samples[R"(sluice_clients{state="live"})"], 1);
   EXPECT_EQ(samples[R"(sluice_clients{state="dead"})"], 0);
   EXPECT_EQ(samples["sluice_slots"], 63);
-  EXPECT_EQ(samples["sluice_client_info{" + who + R"(,policy="device:4",state="live"})"], 1);
+  EXPECT_EQ(samples["sluice_client_info{" + who +
+                    R"(,priority="3",policy="device:4",target="none",state="live"})"],
+            1);
   EXPECT_EQ(samples["sluice_gate_closed{" + who + "}"], 1);
   EXPECT_EQ(samples["sluice_gate_holders{" + who + "}"], 2);
   EXPECT_EQ(samples["sluice_gate_closed_seconds_total{" + who + "}"], 1.5);
@@ -260,9 +264,105 @@ TEST(Metrics, HeldTimeIsByHolder) {
   EXPECT_EQ(held.size(), 2U);
   const std::string who =
       R"(sluice_client_held_seconds_total{slot="4",pid="4711",name="train \"x\"",)"
-      R"(device="GPU-abababab-abab-abab-abab-abababababab",priority="3",)";
+      R"(device="GPU-abababab-abab-abab-abab-abababababab",)";
   EXPECT_EQ(held[who + R"(holder="serve",holder_pid="99"})"], 1.25);
   EXPECT_EQ(held[who + R"(holder="the controller",holder_pid="0"})"], 0.5);
+}
+
+/// The series of each counter on a page, by family, and their sums.
+struct Counters {
+  std::map<std::string, std::set<std::string>> series;
+  std::map<std::string, double> sums;
+};
+Counters counters_of(const shm::Board& board) {
+  Counters found;
+  for (const auto& [name, value] : parse(exposition(board, Tally(), 1'040'000'000))) {
+    const std::string family = name.substr(0, name.find('{'));
+    if (!family.ends_with("_total") && !family.ends_with("_count")) continue;
+    found.series[family].insert(name);
+    found.sums[family] += value;
+  }
+  return found;
+}
+
+// Prevents: a counter that goes on under other labels, or begins anew, when the settings of a
+// client change: sums over series, as Prometheus makes them, count what happened twice or lose it.
+TEST(Metrics, CountersKeepTheirSeriesOverEveryChangeOfSettings) {
+  for (std::uint32_t seed = 1; seed <= 10; ++seed) {
+    std::mt19937 random(seed);
+    const auto board = example_board();
+    shm::Slot& slot = board->slots[4];
+    Counters before = counters_of(*board);
+    double jobs = 5;
+    double in_time = 0;
+    double launches = 42;
+    for (int step = 0; step < 25; ++step) {
+      for (std::uint32_t happens = random() % 5; happens > 0; --happens) {
+        slot.job_times.add(random() % 50'000'000);
+        jobs += 1;
+        slot.entries[0][shm::Count::kGated].fetch_add(3);
+        launches += 3;
+        slot.gpu_ns.fetch_add(1'000'000);
+        slot.closed_ns.fetch_add(1'000'000);
+        if (slot.target.load() == 0) continue;
+        slot.target_jobs.fetch_add(1);
+        slot.target_kept.fetch_add(1);
+        in_time += 1;
+      }
+      switch (random() % 4) {
+        case 0:
+          slot.info.store(
+              shm::SlotInfo{shm::SlotState::kLive, static_cast<std::uint8_t>(random() % 4), 2, 1}
+                  .pack());
+          break;
+        case 1:
+          slot.policy.store(shm::parse_policy(random() % 2 == 0 ? "none" : "device:200us")->pack());
+          break;
+        case 2:
+          slot.target.store(random() % 3 == 0 ? 0 : shm::parse_target("p99=5ms")->pack());
+          shm::begin_target(slot);
+          break;
+        default:
+          slot.requested_weight.store(random() % 3);
+          slot.slice_us.store(random() % 2 * 250);
+      }
+      const Counters now = counters_of(*board);
+      for (const auto& [family, series] : before.series) {
+        for (const std::string& name : series) {
+          EXPECT_TRUE(now.series.at(family).contains(name)) << name << ", seed " << seed;
+        }
+        EXPECT_GE(now.sums.at(family), before.sums.at(family)) << family << ", seed " << seed;
+      }
+      EXPECT_EQ(now.sums.at("sluice_jobs_total"), jobs) << "seed " << seed;
+      EXPECT_EQ(now.sums.at("sluice_job_duration_seconds_count"), jobs) << "seed " << seed;
+      EXPECT_EQ(now.sums.at("sluice_launches_total"), launches) << "seed " << seed;
+      const auto kept = now.sums.find("sluice_client_target_kept_total");
+      EXPECT_EQ(kept == now.sums.end() ? 0 : kept->second, in_time) << "seed " << seed;
+      before = now;
+    }
+  }
+}
+
+// Prevents: "held for 20,000 days", which a client with a clock of its own has written, in a graph
+// for good.
+TEST(Metrics, NothingLastedLongerThanTheClientIsThere) {
+  const auto board = example_board();
+  shm::Slot& slot = board->slots[4];
+  slot.attached_ns.store(540'000'000);
+  slot.target.store(shm::parse_target("p99=5ms")->pack());
+  slot.steps.ended.store(1);
+  for (shm::Word* ns : {&slot.closed_ns, &slot.held_by_ns[shm::kControllerBit], &slot.open_ns,
+                        &slot.job_times.total_ns, &slot.steps.open_ns, &slot.steps.total_ns}) {
+    ns->store(~std::uint64_t{0} / 2);
+  }
+  for (const char* name :
+       {"sluice_gate_closed_seconds_total", "sluice_client_held_seconds_total",
+        "sluice_client_open_gate_seconds_total", "sluice_job_duration_seconds_sum",
+        "sluice_client_step_open_seconds_total", "sluice_client_step_duration_seconds_total"}) {
+    const auto found = samples_of(*board, name);
+    ASSERT_EQ(found.size(), 1U) << name;
+    EXPECT_EQ(found.begin()->second, 0.5) << name;
+  }
 }
 
 // Prevents: a label of a user that takes the place of one of Sluice.
@@ -284,8 +384,9 @@ TEST(Metrics, GpuUseAndPercentilesAreThoseOfTheLedger) {
   const auto board = example_board();
   controller::Lookout::Use use;
   use.devices[2] = {.shared_ns = 100'000'000'000,
-                    .critical_ns = 20'000'000'000,
-                    .best_effort_ns = 50'000'000'000};
+                    .critical = {.ns = 20'000'000'000},
+                    .best_effort = {.ns = 50'000'000'000, .unknown_ns = 5'000'000'000},
+                    .idle_before_ns = 40'000'000'000};
   for (int job = 0; job < 200; ++job) use.jobs[4].mixed.add(10'000'000);
   use.jobs[4].alone.add(10'000'000);
   auto samples = parse(exposition(*board, Tally(), 1'040'000'000, {}, use));
@@ -293,6 +394,9 @@ TEST(Metrics, GpuUseAndPercentilesAreThoseOfTheLedger) {
   EXPECT_EQ(samples["sluice_device_shared_seconds_total" + gpu + "}"], 100);
   EXPECT_EQ(samples["sluice_device_used_seconds_total" + gpu + R"(,by="critical"})"], 20);
   EXPECT_EQ(samples["sluice_device_used_seconds_total" + gpu + R"(,by="best_effort"})"], 50);
+  EXPECT_EQ(samples["sluice_device_unknown_seconds_total" + gpu + R"(,by="best_effort"})"], 5);
+  EXPECT_EQ(samples["sluice_device_unknown_seconds_total" + gpu + R"(,by="critical"})"], 0);
+  EXPECT_EQ(samples["sluice_device_idle_before_seconds_total" + gpu + "}"], 40);
   EXPECT_EQ(samples.count("sluice_device_busy_seconds_total" + gpu + "}"), 0U);
   std::map<std::string, double> quantiles;
   for (const auto& [name, value] : samples) {
