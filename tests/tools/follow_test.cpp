@@ -50,6 +50,26 @@ TEST_F(Follow, TellsOfEachJobOnce) {
   EXPECT_EQ(line()["clients"][0]["job_ns"], json::array());
 }
 
+// Prevents: a measurement of a server that is never idle, and so ends no job, that sees nothing.
+TEST_F(Follow, TellsOfEachStepOnce) {
+  shm::Slot& client = add_client(3, 9, "serve.py");
+  client.steps.add(5, false);
+  EXPECT_EQ(line()["clients"][0]["step_ns"], json::array()) << "it ended before the first line";
+  client.steps.add(6, false);  // between jobs
+  client.steps.add(7, true);
+  const json second = line()["clients"][0];
+  EXPECT_EQ(second["step_ns"], (Durations{6, 7}));
+  EXPECT_EQ(second["steps"], 3);
+  EXPECT_EQ(second["missed_steps"], 0);
+  EXPECT_EQ(second["job_ns"], json::array());
+  for (std::uint64_t ns = 1; ns <= 70; ++ns) client.steps.add(ns, true);
+  client.info.store(shm::SlotInfo{shm::SlotState::kFree, 0, 0, 2}.pack());
+  board_->used.store(0);
+  const json last = line()["clients"][0];
+  EXPECT_EQ(last["missed_steps"], 6);
+  EXPECT_EQ(last["step_ns"].back(), 70);
+}
+
 TEST_F(Follow, SaysHowManyItMissed) {
   shm::Slot& client = add_client(0, 0, "a");
   line();

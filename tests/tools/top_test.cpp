@@ -83,6 +83,25 @@ TEST_F(Top, RatesAreThoseBetweenTwoLooks) {
   EXPECT_DOUBLE_EQ(view.rates[0].held_share, 0.2);
 }
 
+// Prevents: "64us" of jobs of long ago, next to a server whose steps take 20 ms.
+TEST_F(Top, AClientThatIsNeverIdleIsShownByItsSteps) {
+  shm::Slot& client = add_client(0, 1, "a");
+  for (int i = 0; i < 3; ++i) client.job_times.add(64'000);
+  client.steps.state.store(static_cast<std::uint32_t>(shm::StepState::kWindows));
+  client.steps.add(20 * kMs, true);
+  const shm::Snapshot before = at(kNow - 500 * kMs);
+  for (const std::uint64_t ms : {21U, 22U, 30U}) client.steps.add(ms * kMs, true);
+  const View view = make_view(before, at(kNow));
+  EXPECT_EQ(view.rates[0].p50_ns, 21'500'000U);
+  EXPECT_EQ(view.rates[0].max_ns, 30 * kMs);
+  EXPECT_DOUBLE_EQ(view.rates[0].jobs_per_s, 6);
+  const auto json = nlohmann::json::parse(top_json(view, "s"))["clients"][0]["recent_jobs"];
+  EXPECT_EQ(json["of"], "steps");
+  EXPECT_EQ(json["n"], 4);
+  client.steps.state.store(static_cast<std::uint32_t>(shm::StepState::kNone));
+  EXPECT_EQ(make_view(before, at(kNow)).rates[0].p50_ns, 64'000U) << "it is idle between its jobs";
+}
+
 // Prevents: the counters of the process before in the same slot taken for the new one's.
 TEST_F(Top, AnotherClientOfTheSlotBeginsAnew) {
   shm::Slot& client = add_client(0, 0, "a");
@@ -319,7 +338,8 @@ TEST_F(Top, SaysWhatTheSessionHasGained) {
   shm::gain_words(*board_).store({.since_ns = kNow - 900'000 * kMs,
                                   .shared_ns = 900'000 * kMs,
                                   .busy_ns = 450'000 * kMs,
-                                  .best_effort_ns = 225'000 * kMs});
+                                  .best_effort_ns = 225'000 * kMs,
+                                  .idle_before_ns = 225'000 * kMs});
   expect_says(text(), ": GPU busy ~50 %, 50 % of it best effort:\n~4 min that were idle before\n");
 }
 

@@ -127,10 +127,20 @@ bool any_gpu_time(const View& view) {
   return std::any_of(clients.begin(), clients.end(), [](const auto& c) { return c.gpu_ns != 0; });
 }
 
+bool any_of_steps(const View& view) {
+  const auto& clients = view.now.clients;
+  return std::any_of(clients.begin(), clients.end(), of_steps);
+}
+
 std::string percent(double share) { return fmt::format("{:.0f}%", share * 100); }
 
 std::string jobs_cell(const ClientRates& rates, std::uint64_t ns) {
   return rates.jobs == 0 ? "-" : short_duration(ns);
+}
+
+/// "12s": of steps.
+std::string number_cell(const shm::ClientSnapshot& client, const ClientRates& rates) {
+  return std::to_string(rates.jobs) + (of_steps(client) ? "s" : "");
 }
 
 std::size_t pid_width(const View& view) {
@@ -204,9 +214,8 @@ std::vector<Column> choose_columns(const View& view, std::size_t columns) {
       {"JOBS/S", 6, true, [](C, R r) { return short_number(r.jobs_per_s); }},
       {"P50", 6, true, [](C, R r) { return jobs_cell(r, r.p50_ns); }},
       {"MAX", 6, true, [](C, R r) { return jobs_cell(r, r.max_ns); }},
-      {"N", 2, true, [](C, R r) { return std::to_string(r.jobs); }},
-      {"HISTORY", history, false,
-       [history](C c, R) { return sparkline(c.recent_jobs_ns, history); }}};
+      {"N", any_of_steps(view) ? 3UL : 2UL, true, [](C c, R r) { return number_cell(c, r); }},
+      {"HISTORY", history, false, [history](C c, R) { return sparkline(recent_ns(c), history); }}};
   std::erase_if(chosen, [&](const Column& column) {
     return (column.title == "GPU" && view.now.devices.size() < 2) ||
            (column.title == "USER" && user == 0) ||

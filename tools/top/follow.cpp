@@ -20,12 +20,23 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Reports the jobs that ended after the first `reported` ones.
+/// The last of these durations, of `ended` in all, that are not among the first `reported` ones.
+struct News {
+  News(const std::vector<std::uint64_t>& recent, std::uint64_t ended, std::uint64_t reported) {
+    const std::uint64_t more = std::max(ended, reported) - reported;
+    const std::uint64_t known = std::min<std::uint64_t>(more, recent.size());
+    ns = {recent.end() - static_cast<std::ptrdiff_t>(known), recent.end()};
+    missed = more - known;
+  }
+  std::vector<std::uint64_t> ns;
+  std::uint64_t missed;
+};
+
+/// Reports what ended after `reported`.
 Json client_json(const shm::ClientSnapshot& client, const std::string& state,
-                 std::uint64_t reported) {
-  const std::uint64_t ended = std::max(client.jobs_ended, reported) - reported;
-  const std::uint64_t known = std::min<std::uint64_t>(ended, client.recent_jobs_ns.size());
-  const auto first_new = client.recent_jobs_ns.end() - static_cast<std::ptrdiff_t>(known);
+                 const JobFollower::Ended& reported) {
+  News jobs(client.recent_jobs_ns, client.jobs_ended, reported.jobs);
+  News steps(client.steps.recent_ns, client.steps.seen, reported.steps);
   return {{"pid", client.pid},
           {"name", client.name},
           {"slot", client.slot},
@@ -38,19 +49,25 @@ Json client_json(const shm::ClientSnapshot& client, const std::string& state,
           {"waits", client.waits},
           {"held_ns", client.held_total_ns},
           {"jobs", client.jobs_ended},
-          {"job_ns", std::vector<std::uint64_t>(first_new, client.recent_jobs_ns.end())},
-          {"missed", ended - known}};
+          {"job_ns", std::move(jobs.ns)},
+          {"missed", jobs.missed},
+          {"steps", client.steps.seen},
+          {"step_ns", std::move(steps.ns)},
+          {"missed_steps", steps.missed}};
 }
 
-/// Reads the last jobs of a client that has given its slot back: the slot keeps them until the next
-/// client has it. False if the next client has it already.
-bool read_last_jobs(const shm::Board& board, shm::ClientSnapshot& client) {
+/// Reads the last jobs and steps of a client that has given its slot back: the slot keeps them
+/// until the next client has it. False if the next client has it already.
+bool read_last(const shm::Board& board, shm::ClientSnapshot& client) {
   const shm::Slot& slot = board.slots[static_cast<std::size_t>(client.slot)];
   const auto info = shm::SlotInfo::unpack(slot.info.load());
   if (info.state != shm::SlotState::kFree || info.generation != client.generation + 1) return false;
   shm::JobTimes::Recent recent = slot.job_times.recent();
   client.jobs_ended = recent.ended;
   client.recent_jobs_ns = std::move(recent.ns);
+  recent = slot.steps.last.recent(slot.steps.seen);
+  client.steps.seen = recent.ended;
+  client.steps.recent_ns = std::move(recent.ns);
   return slot.info.load() == info.pack();
 }
 
@@ -129,13 +146,15 @@ std::string JobFollower::line(const shm::Board& board, const shm::Snapshot& now)
   for (const shm::ClientSnapshot& client : now.clients) {
     const auto known = followed_.find(client.slot);
     const bool goes_on = known != followed_.end() && shm::same_client(known->second.last, client);
-    const std::uint64_t reported = goes_on ? known->second.reported : first ? client.jobs_ended : 0;
+    const Ended ended{client.jobs_ended, client.steps.seen};
+    const Ended reported = goes_on ? known->second.reported : first ? ended : Ended{};
     json["clients"].push_back(client_json(client, shm::state_name(client), reported));
-    living[client.slot] = {client, std::max(client.jobs_ended, reported)};
+    living[client.slot] = {
+        client, {std::max(ended.jobs, reported.jobs), std::max(ended.steps, reported.steps)}};
     if (goes_on) followed_.erase(known);
   }
   for (auto& [slot, gone] : followed_) {
-    if (read_last_jobs(board, gone.last)) {
+    if (read_last(board, gone.last)) {
       json["clients"].push_back(client_json(gone.last, "gone", gone.reported));
     }
   }

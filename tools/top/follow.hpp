@@ -9,7 +9,7 @@
 namespace sluice::tools {
 
 /// Writes one JSON line per look at a session, for programs: its clients, and the duration of every
-/// job that has ended since the previous line.
+/// job and every step that has ended since the previous line.
 class JobFollower {
  public:
   explicit JobFollower(std::string session) : session_(std::move(session)) {}
@@ -21,10 +21,16 @@ class JobFollower {
   /// The line of a look that found no board.
   [[nodiscard]] std::string line_without_board(std::uint64_t now_ns);
 
+  /// How many jobs and steps of a client have ended.
+  struct Ended {
+    std::uint64_t jobs = 0;
+    std::uint64_t steps = 0;
+  };
+
  private:
   struct Followed {
-    shm::ClientSnapshot last;    ///< In the previous line.
-    std::uint64_t reported = 0;  ///< Number of jobs in the lines so far.
+    shm::ClientSnapshot last;  ///< In the previous line.
+    Ended reported;            ///< In the lines so far.
   };
 
   std::string session_;

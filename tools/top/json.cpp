@@ -9,7 +9,9 @@ std::string top_json(const View& view, const std::string& session) {
   json["span_ns"] = view.span_ns;
   for (std::size_t i = 0; i < view.rates.size(); ++i) {
     const ClientRates& rates = view.rates[i];
-    nlohmann::ordered_json recent{{"n", rates.jobs}, {"p50_ns", nullptr}, {"max_ns", nullptr}};
+    const char* const of = of_steps(view.now.clients[i]) ? "steps" : "jobs";
+    nlohmann::ordered_json recent{
+        {"of", of}, {"n", rates.jobs}, {"p50_ns", nullptr}, {"max_ns", nullptr}};
     if (rates.jobs != 0) {
       recent["p50_ns"] = rates.p50_ns;
       recent["max_ns"] = rates.max_ns;

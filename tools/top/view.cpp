@@ -30,8 +30,11 @@ ClientRates rates_of(const shm::ClientSnapshot& client, const shm::ClientSnapsho
   const double seconds = earlier != nullptr ? span_s : since_attach_s;
   rates.launches_per_s =
       per_second(client.launches, earlier != nullptr ? earlier->launches : 0, seconds);
-  rates.jobs_per_s =
-      per_second(client.jobs_ended, earlier != nullptr ? earlier->jobs_ended : 0, seconds);
+  const bool steps = of_steps(client);
+  const auto ended = [steps](const shm::ClientSnapshot& of) {
+    return steps ? of.steps.seen : of.jobs_ended;
+  };
+  rates.jobs_per_s = per_second(ended(client), earlier != nullptr ? ended(*earlier) : 0, seconds);
   // When a held client gets work, its hold counts from the begin at once: the share may exceed 1.
   const double held_s =
       per_second(client.held_total_ns, earlier != nullptr ? earlier->held_total_ns : 0, seconds) /
@@ -39,9 +42,9 @@ ClientRates rates_of(const shm::ClientSnapshot& client, const shm::ClientSnapsho
   rates.held_share = std::min(held_s, 1.0);
   rates.gpu_share =
       per_second(client.gpu_ns, earlier != nullptr ? earlier->gpu_ns : 0, seconds) / 1e9;
-  rates.jobs = client.recent_jobs_ns.size();
+  const auto& jobs = recent_ns(client);
+  rates.jobs = jobs.size();
   if (rates.jobs == 0) return rates;
-  const auto& jobs = client.recent_jobs_ns;
   const std::vector<double> sample(jobs.begin(), jobs.end());
   rates.p50_ns = static_cast<std::uint64_t>(std::llround(base::percentile(sample, 0.5)));
   rates.max_ns = *std::max_element(jobs.begin(), jobs.end());
@@ -64,6 +67,14 @@ double rate_of(const ClientRates& rates, Sort sort) {
 }
 
 }  // namespace
+
+bool of_steps(const shm::ClientSnapshot& client) {
+  return client.steps.state != shm::StepState::kNone && !client.steps.recent_ns.empty();
+}
+
+const std::vector<std::uint64_t>& recent_ns(const shm::ClientSnapshot& client) {
+  return of_steps(client) ? client.steps.recent_ns : client.recent_jobs_ns;
+}
 
 View make_view(const std::optional<shm::Snapshot>& before, shm::Snapshot now) {
   View view;

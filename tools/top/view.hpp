@@ -10,7 +10,8 @@
 
 namespace sluice::tools {
 
-/// What one client did between two looks at a board, and how long its last jobs took.
+/// What one client did between two looks at a board, and how long its last jobs took: of a client
+/// that is never idle, its last steps.
 struct ClientRates {
   double launches_per_s = 0;
   double jobs_per_s = 0;
@@ -31,6 +32,11 @@ struct View {
 /// `before`: an earlier look, or nothing. The rates of a client that was not there, or that was on
 /// another board, are since it attached.
 [[nodiscard]] View make_view(const std::optional<shm::Snapshot>& before, shm::Snapshot now);
+
+/// Whether what is shown of the client's jobs is of its steps, because it is never idle.
+[[nodiscard]] bool of_steps(const shm::ClientSnapshot& client);
+/// The durations of its last jobs, or of its last steps.
+[[nodiscard]] const std::vector<std::uint64_t>& recent_ns(const shm::ClientSnapshot& client);
 
 /// What the clients are ordered by.
 enum class Sort : std::uint8_t { kPriority, kName, kHeld, kLaunches, kMax };
