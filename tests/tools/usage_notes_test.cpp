@@ -104,6 +104,11 @@ TEST_F(Use, WarnsOfATargetThatDoesNotWork) {
   expect_says(
       text(),
       "^ target cannot be kept: its jobs take 9 ms alone\n             gates close at once, ");
+  // Prevents: a target that is kept said to be one that cannot be.
+  client.target_ns.store(15 * kMs);
+  expect_says(text(), "^ target too tight: jobs take 9 ms alone, some over 6 ms longer\n");
+  client.target_ns.store(5 * kMs);
+  expect_says(text(), "^ target cannot be kept: its jobs take 9 ms alone");
   expect_says(top(100), "p99=5ms missed");
   client.requested_target.store(0);
   expect_says(text(), "^ asked for target none, which it has not taken up yet\n");
@@ -243,6 +248,9 @@ TEST_F(Use, ShowsLabelsAndTheEstimateOfGpuTime) {
   client.attached_ns.store(kNow - 20'000 * kMs);
   expect_says(text(), "           labels team=vision job=4711\n");
   expect_says(text(), "           gpu ~12.3 s (an estimate from learned durations)\n");
+  client.gpu_bound_ns.store(3'000 * kMs);
+  expect_says(text(), "  gpu at most 12.3 s (its work was only measured next to other work)\n");
+  EXPECT_EQ(json()["clients"][0]["gpu_bound_ns"], 3'000 * kMs);
   const auto shown = json()["clients"][0];
   EXPECT_EQ(shown["labels"]["team"], "vision");
   EXPECT_EQ(shown["gpu_ns"], 12'300 * kMs);
@@ -362,8 +370,11 @@ TEST_F(Use, ATargetOfStepsSaysWhatItIsOf) {
   expect_says(text(), "target step p99=25ms: 99.4 % of 812 steps in time\n");
   EXPECT_EQ(text().find("idle between"), std::string::npos);
   client.target_state.store(static_cast<std::uint32_t>(shm::TargetState::kMissed));
+  client.target_ns.store(25 * kMs);
   client.alone_ns.store(26 * kMs);
   expect_says(text(), "^ target cannot be kept: its steps take 26 ms alone\n");
+  client.alone_ns.store(24 * kMs);
+  expect_says(text(), "^ target too tight: steps take 24 ms alone, some over 1 ms longer");
 }
 
 TEST_F(Use, LinesFitATerminal) {

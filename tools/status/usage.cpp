@@ -41,6 +41,16 @@ std::string suffered_by(const shm::ClientSnapshot& client) {
 
 bool is_of_steps(const shm::TargetSnapshot& target) { return target.text.starts_with("step "); }
 
+/// A target may be kept although the gates never open: the time that is left is too short.
+std::string why_missed(const shm::TargetSnapshot& target, const char* what) {
+  const std::string alone = format_duration(target.alone_ns);
+  if (target.limit_ns == 0 || target.alone_ns > target.limit_ns) {
+    return fmt::format("target cannot be kept: its {} take {} alone", what, alone);
+  }
+  return fmt::format("target too tight: {} take {} alone, some over {} longer", what, alone,
+                     format_duration(target.limit_ns - target.alone_ns));
+}
+
 std::string step_target_warning(const shm::ClientSnapshot& client) {
   const shm::TargetSnapshot& target = client.target;
   if (client.steps.state == shm::StepState::kNone) {
@@ -49,8 +59,7 @@ std::string step_target_warning(const shm::ClientSnapshot& client) {
            target.text.substr(target.text.find(' ') + 1);
   }
   if (target.state != shm::TargetState::kMissed || target.alone_ns == 0) return {};
-  return fmt::format("target cannot be kept: its steps take {} alone",
-                     format_duration(target.alone_ns));
+  return why_missed(target, "steps");
 }
 
 }  // namespace
@@ -87,10 +96,7 @@ std::string target_warning(const shm::ClientSnapshot& client) {
     return "target: learning how long its jobs take alone; until then gates close at once";
   }
   if (target.state != shm::TargetState::kMissed) return {};
-  return "target cannot be kept" +
-         (target.alone_ns == 0
-              ? std::string()
-              : fmt::format(": its jobs take {} alone", format_duration(target.alone_ns))) +
+  return (target.alone_ns == 0 ? "target cannot be kept" : why_missed(target, "jobs")) +
          "; gates close at once, as without one";
 }
 
@@ -124,8 +130,11 @@ std::vector<std::string> usage_notes(const shm::ClientSnapshot& client) {
   for (const auto& [key, value] : client.labels) labels += " " + key + "=" + value;
   if (!labels.empty()) lines.push_back("labels" + labels);
   if (client.gpu_ns != 0) {
-    lines.push_back(fmt::format("gpu ~{} (an estimate from learned durations)",
-                                format_duration(client.gpu_ns)));
+    const bool bound = client.gpu_bound_ns > client.gpu_ns / 5;
+    lines.push_back(fmt::format("gpu {}{} ({})", bound ? "at most " : "~",
+                                format_duration(client.gpu_ns),
+                                bound ? "its work was only measured next to other work"
+                                      : "an estimate from learned durations"));
   }
   if (std::string note = memory_note(client.memory); !note.empty()) lines.push_back(note);
   if (const std::string by = suffered_by(client); !by.empty()) lines.push_back("waited for " + by);
