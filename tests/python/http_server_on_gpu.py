@@ -38,10 +38,27 @@ class Gpu:
         if code := getattr(self._cuda, name)(*arguments):
             raise RuntimeError(f"{name} returned {code}")
 
-    def job(self) -> None:
+    def launch(self) -> None:
         for _ in range(_KERNELS):
             self._call("cuLaunchKernel", self._function, 1, 1, 1, 64, 1, 1, 0, None, self._arguments, None)
+
+    def job(self) -> None:
+        self.launch()
         self._call("cuCtxSynchronize")
+
+    def make_event(self) -> ctypes.c_void_p:
+        event = ctypes.c_void_p()
+        self._call("cuEventCreate", ctypes.byref(event), 2)
+        return event
+
+    def record(self, event: ctypes.c_void_p) -> None:
+        self._call("cuEventRecord", event, None)
+
+    def wait(self, event: ctypes.c_void_p) -> None:
+        self._call("cuEventSynchronize", event)
+
+    def is_over(self, event: ctypes.c_void_p) -> bool:
+        return self._cuda.cuEventQuery(event) == 0
 
 
 def main() -> None:

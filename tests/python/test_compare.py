@@ -1,5 +1,6 @@
 """`sluice compare`: two commands of a user, on the simulated GPU."""
 
+import argparse
 import json
 import os
 import re
@@ -10,12 +11,14 @@ import time
 from pathlib import Path
 
 import pytest
-from sluice_tools.compare import cli
+from sluice_tools.compare import cli, show
+from sluice_tools.compare.answer import Answer, decide
 from sluice_tools.errors import CommandError
 from sluice_tools.grammar import parse_target
-from sluice_tools.measure import table, verdict
+from sluice_tools.measure import commands, ends, table, verdict
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Rows
-from sluice_tools.measure.summary import Entry
+from sluice_tools.measure.sitting import CellError
+from sluice_tools.measure.summary import Entry, summarize
 from sluice_tools.measure.watch import Judged
 
 needs_build = pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="needs a build of Sluice")
@@ -257,3 +260,87 @@ def test_wrong_usage_runs_nothing(monkeypatch, capsys, tmp_path, options):
     monkeypatch.setattr(sys, "argv", ["compare", "--out", str(tmp_path / "out"), *options, "--", "a", "--", "b"])
     assert cli.main() == 2
     assert len(capsys.readouterr().err.splitlines()) == 1 and not (tmp_path / "out").exists()
+
+
+def _critical(cell: str, jobs: int, steps: int, **more) -> dict:
+    row = dict.fromkeys(("role", *cli.ROW_FIELDS), "")
+    figures = {"p50_ms": "5", "step_p50_ms": "1", "active_share": "0.3", "seen_share": "0.9"}
+    return row | figures | {"cell": cell, "role": CRITICAL, "jobs": str(jobs), "steps": str(steps)} | more
+
+
+@pytest.mark.parametrize(
+    "found, counted",
+    [
+        ([(100, 0), (30, 0), (90, 0)], "jobs"),  # marked jobs
+        ([(100, 300), (30, 90), (90, 270)], "jobs"),  # requests of three steps each
+        ([(355, 355), (111, 111), (310, 310)], "jobs"),
+        ([(0, 375), (0, 200), (0, 358)], "steps"),  # never idle
+        ([(76, 353), (25, 111), (90, 277)], "steps"),  # jobs of 4.6 and of 3.1 steps
+        ([(76, 353), (2, 111), (76, 353)], "steps"),
+        ([(10, 10), (12, 12), (11, 11)], "jobs"),  # too few of both
+        ([(10, 50), (12, 60), (11, 55)], "steps"),
+        ([(400, 0), (300, 5), (1, 0)], "jobs"),
+        ([], "jobs"),
+    ],
+)
+def test_cells_are_compared_by_what_is_alike_in_all(found, counted):
+    cells = zip(("alone", "bare", "device:200us"), found)
+    rows = [_critical(cell, *figures) for cell, figures in cells]
+    was, by = ends.chosen([*rows, {"role": BEST_EFFORT, "jobs": ""}])
+    assert was == counted
+    for row, (jobs, steps) in zip(by, found):
+        of_steps = counted == "steps"
+        assert row["jobs"] == str(steps if of_steps else jobs)
+        assert row["p50_ms"] == ("1" if of_steps else "5")
+        assert row["active_share"] == ("0.9" if of_steps else "0.3")
+
+
+def test_the_latency_of_clients_needs_no_job():
+    """Of a summary, nobody says how many requests it is of."""
+    latency = {"alone": "5", "bare": "9", "device:200us": "6"}
+    rows = [
+        _critical(cell, 0, 0) | {"latency_of": "requests", "jobs": "", "p50_ms": ms} for cell, ms in latency.items()
+    ]
+    rows = [row | {"repeat": "1", "mode": "", "subject": "", "note": ""} for row in rows]
+    counted, rows = ends.chosen(rows)
+    answer = decide(rows, "bare", "device:200us", counted)
+    assert counted == "requests" and answer.word == "YES", answer.text
+    entries = summarize(rows, counted)
+    assert [table.cells(entry)[1] for entry in entries] == ["-", "-", "-"]
+    assert table.notes(entries)[0].startswith("Latency is the load generator's own (--latency).")
+    assert table.head(entries)[1] == "requests"
+
+
+def test_next_steps_are_for_the_same_gpu_and_not_what_has_just_failed(monkeypatch):
+    monkeypatch.setenv("SLUICE_PROGRAM", "/nowhere/sluice")
+    options = argparse.Namespace(commands={CRITICAL: ["a"], BEST_EFFORT: ["b"]}, gpu="sim", json=False)
+    answer = Answer("YES", True, ["YES"], ["start the two as below"])
+    shown = show.Shown(options, ["GPU"], [], answer, [], [])
+    assert [line.strip().split(" exec ")[1] for line in shown.text().splitlines() if " exec " in line] == [
+        "--gpu sim --priority 1 -- a",
+        "--gpu sim --priority 0 -- b",
+    ]
+    failed = show.Shown(options, ["GPU"], [], answer, [], ["Not measured: bare: exited with 7"])
+    assert " exec " not in failed.text() + failed.markdown() + failed.page() and "mend" in failed.text()
+    assert json.loads(failed.json())["commands"] == []
+
+
+def test_a_command_that_is_waited_for_is_said(capsys, monkeypatch):
+    """Prevents: silence for 300 s, because a best-effort command never uses the GPU."""
+    monkeypatch.setattr(commands, "_SILENT_S", 0.0)
+
+    class Nothing:
+        counters = staticmethod(lambda role: {"launches": 0})
+        check = staticmethod(lambda: None)
+
+    class Runs:
+        describe_end = staticmethod(lambda: "")
+        said = staticmethod(lambda: "it said nothing")
+
+    found = commands.Commands.__new__(commands.Commands)
+    timing = commands.Timing(1, 1, 0.3)
+    vars(found).update(_worked={BEST_EFFORT}, _running={BEST_EFFORT: Runs()}, _load=None, _timing=timing)
+    with pytest.raises(CellError, match="has launched nothing on the GPU within"):
+        found._wait_until_working((BEST_EFFORT,), Nothing())
+    said = capsys.readouterr().err
+    assert "the best effort command has launched nothing on the GPU yet; waits" in said and len(said.splitlines()) == 1

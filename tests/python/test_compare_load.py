@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sluice_tools import errors
 from sluice_tools.compare import cli
-from sluice_tools.measure import processes
+from sluice_tools.measure import ends, processes, readiness
 from sluice_tools.measure.commands import Commands, Setting
 from sluice_tools.measure.load import Latency, Load
 from sluice_tools.measure.rows import CRITICAL, Rows
@@ -43,6 +43,7 @@ def compare(folder, critical, *options, best_effort=_BEST_EFFORT, **more):
     command = [os.environ["SLUICE_TEST_PROGRAM"], "compare", "--gpu", "sim", "--out", str(folder / "out")]
     command += [*lasting, *options, "--", *critical, "--", *best_effort]
     pipe = subprocess.PIPE
+    folder.mkdir(exist_ok=True)
     process = subprocess.Popen(command, stdout=pipe, stderr=pipe, cwd=folder, encoding="utf-8", **more)
     out, err = process.communicate(timeout=200)
     return process.returncode, out, err
@@ -93,6 +94,51 @@ def test_a_server_to_which_nobody_sends_is_said_at_once(tmp_path, options):
         "load generator with --load"
     )
     assert time.monotonic() - began < 60
+
+
+def batching_server(port: int, in_flight: int, *options: str) -> list:
+    return [sys.executable, str(_HERE / "batching_server_on_gpu.py"), str(port), str(in_flight), *options]
+
+
+@needs_build
+@pytest.mark.parametrize("pause", ["0", "0.2"])
+@pytest.mark.parametrize("in_flight", [0, 1, 2])
+def test_a_server_that_is_never_idle_is_compared(tmp_path, in_flight, pause):
+    """It ends no job, or few, and of other numbers of steps in each cell. It never is one to which nobody sends."""
+    port = free_port()
+    sends = load(port, f"--connections 3 --pause {pause}")
+    code, out, err = compare(tmp_path, batching_server(port, in_flight), "--seconds", "3", "--load", sends)
+    assert code == 0, err
+    assert "UNKNOWN" not in out and "PROBABLY" in out
+    counted, rows = ends.chosen(Rows(tmp_path / "out" / "compare.csv", cli.ROW_FIELDS).rows)
+    of = {row["cell"]: row for row in rows if row["role"] == CRITICAL}
+    assert counted == ("steps" if in_flight and pause == "0" else counted)
+    assert ("Latency is that of the critical client's steps" in " ".join(out.split())) == (counted == "steps")
+    assert all(int(row["jobs"]) >= 20 for row in of.values())
+    if in_flight == 2 and pause == "0":
+        # 20 kernels of 40 us, in the GPU's time. Next to best effort, a step has time slices of others in it.
+        assert 0.75 <= float(of["alone"]["p50_ms"]) < 2 and of["alone"]["jobs"] == of["alone"]["steps"]
+        assert float(of["bare"]["p50_ms"]) > float(of["alone"]["p50_ms"])
+        assert float(of["alone"]["active_share"]) > 0.9
+
+
+@needs_build
+def test_a_server_that_never_waits_needs_the_latency_of_its_clients(tmp_path):
+    """It asks for its events again and again, so nothing is seen to end; that is no idle server."""
+    port = free_port()
+    sends = load(port, "--connections 3 --pause 0")
+    code, out, err = compare(tmp_path, batching_server(port, 2, "polls"), "--load", sends)
+    assert (code, out) == (1, "")
+    assert "the critical command works (" in last_line(err) and "give --load and --latency" in last_line(err)
+    port = free_port()
+    sends = load(port, "--connections 3 --pause 0")
+    code, out, err = compare(
+        tmp_path / "again",
+        batching_server(port, 2, "polls"),
+        *("--load", sends, "--latency", "took ([0-9.]+) ms", "--seconds", "3"),
+    )
+    assert code == 0, err
+    assert "Latency is the load generator's own" in out and "PROBABLY" in out
 
 
 @needs_build
@@ -165,6 +211,7 @@ def test_a_server_that_dies_in_one_cell_loses_that_cell(tmp_path):
     }
     assert "Not measured: bare: the critical command exited with 7: out of luck" in out
     assert "UNKNOWN: no round has both" in out
+    assert "next: mend what was not measured" in out and "sluice exec" not in out.replace(str(port), "")
     code, out, err = compare(tmp_path, server(port, "dies-if", "die"), "--load", load(port), best_effort=["false"])
     assert code == 2 and "other commands" in err
 
@@ -262,6 +309,19 @@ def test_a_summary_is_the_median_of_the_runs(tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     found.close()
+
+
+def test_a_program_that_launches_now_and_then_does_not_go_on(monkeypatch):
+    """Prevents: a server that loads its weights, measured as if it worked."""
+    now = 0.0
+    monkeypatch.setattr(readiness.time, "monotonic", lambda: now)
+    steady, loading = readiness.Launching(), readiness.Launching()
+    found = []
+    for look in range(300):
+        now = look / 10
+        found.append((steady.goes_on(1 + look // 5), loading.goes_on(1 + look // 40)))
+    assert next(look for look, (goes_on, _) in enumerate(found) if goes_on) == 100
+    assert not any(goes_on for _, goes_on in found)
 
 
 def test_processes_of_a_program_and_their_ports():

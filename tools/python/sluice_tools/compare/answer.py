@@ -7,7 +7,7 @@ from statistics import median
 from sluice_tools.measure.paired import CONFIDENCE, Paired, compare, quantile
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, number
 from sluice_tools.measure.statistics import ENOUGH_FOR_P99, ENOUGH_TO_JUDGE
-from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
+from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, how_many
 from sluice_tools.measure.verdict import DISTURBED
 
 MOST_ROUNDS = 8
@@ -64,8 +64,9 @@ class _Figures:
     """Of the rounds that have all cells. x: latency times alone; ratio: with Sluice to without, as a logarithm."""
 
     name: str
+    counted: str
     rounds: int
-    fewest: int
+    fewest: float
     jobs: dict
     x: dict
     share: dict
@@ -77,12 +78,12 @@ def _by_round(rows: list, cell: str, role: str) -> dict:
     return {row["repeat"]: row for row in rows if row["cell"] == cell and row["role"] == role}
 
 
-def _figures(rows: list, bare: str, policy: str) -> _Figures:
+def _figures(rows: list, bare: str, policy: str, counted_are: str) -> _Figures:
     critical = {cell: _by_round(rows, cell, CRITICAL) for cell in (ALONE, bare, policy)}
     speeds = {cell: _by_round(rows, cell, BEST_EFFORT) for cell in (BEST_EFFORT_ALONE, bare, policy)}
     both = [key for key in critical[bare] if key in critical[policy]]
     counted = [critical[cell][key] for cell in (bare, policy) for key in both]
-    fewest = min((int(number(row, "jobs") or 0) for row in counted), default=0)
+    fewest = min(map(how_many, counted), default=0)
     has_p99 = all(number(row, "p99_ms") is not None for row in counted)
     name = (
         "p99" if has_p99 and (fewest >= ENOUGH_FOR_P99 or not any(number(row, "p50_ms") for row in counted)) else "p50"
@@ -107,6 +108,7 @@ def _figures(rows: list, bare: str, policy: str) -> _Figures:
     pairs = [key for key in found[bare] if key in found[policy]]
     return _Figures(
         name,
+        counted_are,
         len(pairs),
         fewest,
         {cell: sum(int(number(row, "jobs") or 0) for row in critical[cell].values()) for cell in (bare, policy)},
@@ -144,7 +146,8 @@ def _interval(change: Change) -> str:
 
 def _latency_text(found: _Figures, bare: str, policy: str, direction: str) -> str:
     assert found.ratio
-    text = f"the critical {found.name} is "
+    of_steps = " of steps" if found.counted == "steps" else ""
+    text = f"the critical {found.name}{of_steps} is "
     if policy in found.x and bare in found.x:
         text += f"{found.x[policy]:.2f} × alone with Sluice, and {found.x[bare]:.2f} × without: "
     if direction == SAME:
@@ -192,9 +195,9 @@ def _next(word: str, found: _Figures, bare: str, sure: bool) -> list[str]:
     ]
 
 
-def decide(rows: list, bare: str, policy: str) -> Answer:
-    """rows: of one mode. bare, policy: the two cells that are compared."""
-    found = _figures(rows, bare, policy)
+def decide(rows: list, bare: str, policy: str, counted: str = "jobs") -> Answer:
+    """rows, counted: of one mode, as ends.chosen() gives them. bare, policy: the two cells that are compared."""
+    found = _figures(rows, bare, policy, counted)
     if found.ratio is None:
         return Answer(
             "UNKNOWN",
@@ -206,7 +209,10 @@ def decide(rows: list, bare: str, policy: str) -> Answer:
         return Answer(
             "UNKNOWN",
             True,
-            [f"UNKNOWN: too few critical requests ({found.fewest}; at least {ENOUGH_TO_JUDGE} in each cell)."],
+            [
+                f"UNKNOWN: too few critical {'steps' if counted == 'steps' else 'requests'} ({found.fewest}; at least "
+                f"{ENOUGH_TO_JUDGE} in each cell)."
+            ],
             ["a longer --seconds, or more load"],
         )
     direction, sure = _direction(found.ratio)

@@ -13,7 +13,7 @@ from sluice_tools.compare import show
 from sluice_tools.compare.answer import MOST_ROUNDS, Answer, decide
 from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, CommandError, Parser, run_error, usage_error
 from sluice_tools.grammar import Target, required_policy, required_target
-from sluice_tools.measure import table, verdict
+from sluice_tools.measure import ends, table, verdict
 from sluice_tools.measure.commands import Commands, Requests, Setting, Timing
 from sluice_tools.measure.experiments import sluice_program
 from sluice_tools.measure.load import Latency, run_once
@@ -21,14 +21,14 @@ from sluice_tools.measure.needs import gpus, need_mps, others_on_gpu, time_scale
 from sluice_tools.measure.programs import mps
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, FIELDS, TARGET_FIELDS, Cell, Rows, claim, output_folder
 from sluice_tools.measure.sitting import Group, Outcome, Sitting
-from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, Entry, summarize
+from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, Entry, one_line, summarize
 
 _USAGE = "sluice compare [OPTIONS] -- CRITICAL COMMAND -- BEST-EFFORT COMMAND"
 _EXAMPLES = """\
 Both commands must run until SIGTERM ends them. They need no change: a job of
 the critical command begins with the first launch when the command is idle, and
-ends when its GPU work is done. The speed of the best-effort command is its
-launches per second.
+ends when its GPU work is done. A command that is never idle is compared by its
+steps. The speed of the best-effort command is its launches per second.
 
 A server that waits for requests needs a load generator: --load runs a shell
 command when the server is ready, and again whenever it ends. The first verdict
@@ -51,7 +51,7 @@ and compare.html there. Exit codes: 0; 1 a cell failed, or nobody sent requests;
 """
 BARE = "bare"
 DEFAULT = "device:200us"
-ROW_FIELDS = (*FIELDS, *TARGET_FIELDS)
+ROW_FIELDS = (*FIELDS, *TARGET_FIELDS, *ends.END_FIELDS)
 _FIGURES = ("p50", "p99", "mean", "max")
 
 
@@ -241,9 +241,17 @@ class _Comparison:
         self._mode = "MPS + priority" if options.mps else "time-sliced"
         self._others: dict[str, None] = {}
 
+    def _chosen(self) -> tuple[str, list[dict]]:
+        return ends.chosen([row for row in self._rows.rows if row["mode"] == self._mode])
+
     def _answer(self) -> Answer | None:
-        rows = [row for row in self._rows.rows if row["mode"] == self._mode]
-        return decide(rows, BARE, _usual(self._options)) if rows else None
+        counted, rows = self._chosen()
+        return decide(rows, BARE, _usual(self._options), counted) if rows else None
+
+    def _describe(self, measured: list, _) -> str:
+        counted, rows = self._chosen()
+        keys = {(row["cell"], row["repeat"]) for row in measured}
+        return one_line([row for row in rows if (row["cell"], row["repeat"]) in keys], rows, counted)
 
     def _look_around(self) -> None:
         """Says once who else uses the GPU: nobody else looks."""
@@ -256,7 +264,7 @@ class _Comparison:
     def _round(self, repeat: int) -> Outcome:
         self._look_around()
         group = _group(self._options, self._sluice, self._folder, self._mode, time_scale(self._name), repeat)
-        sitting = Sitting("sluice compare", self._rows, [group], machine={"gpu": self._name})
+        sitting = Sitting("sluice compare", self._rows, [group], machine={"gpu": self._name}, describe=self._describe)
         if sitting.missing:
             print(f"sluice compare: round {repeat}", file=sys.stderr)
         return sitting.run()
@@ -277,7 +285,8 @@ class _Comparison:
         return code
 
     def show(self) -> int:
-        entries = summarize([row for row in self._rows.rows if row["mode"] == self._mode])
+        counted, rows = self._chosen()
+        entries = summarize(rows, counted)
         failures = table.failures([row for row in self._rows.errors if row["mode"] == self._mode])
         head = show.about(self._options, self._name, self._mode, list(self._others))
         answer = self._answer()

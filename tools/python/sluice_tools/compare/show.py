@@ -16,8 +16,8 @@ from sluice_tools.measure.summary import Entry
 def commands(options) -> list[str]:
     """To start the two, with Sluice."""
     critical, best_effort = (shlex.join(options.commands[role]) for role in (CRITICAL, BEST_EFFORT))
-    sluice = sluice_word()
-    return [f"{sluice} exec --priority 1 -- {critical}", f"{sluice} exec --priority 0 -- {best_effort}"]
+    start = f"{sluice_word()} exec" + (" --gpu sim" if options.gpu == "sim" else "")
+    return [f"{start} --priority 1 -- {critical}", f"{start} --priority 0 -- {best_effort}"]
 
 
 def about(options, name: str, mode: str, others: list[str]) -> list[str]:
@@ -33,11 +33,8 @@ def about(options, name: str, mode: str, others: list[str]) -> list[str]:
     return found + [f"Other programs used this GPU: {text}. Their work is in every figure." for text in others]
 
 
-def notes(options, entries: list[Entry]) -> list[str]:
-    own = table.notes(entries)
-    if options.latency:
-        own[0] = own[0].replace("that of the critical client's jobs", "the load generator's own (--latency)")
-    return [*own, "bare: nothing is held, as without Sluice."]
+def notes(entries: list[Entry]) -> list[str]:
+    return [*table.notes(entries), "bare: nothing is held, as without Sluice."]
 
 
 class Shown:
@@ -57,7 +54,14 @@ class Shown:
         return self._answer.text if self._answer else []
 
     def _next(self) -> list[str]:
+        if self._failures:
+            return ["mend what was not measured: what the commands said is in `output` of --out. The same command then "
+                    "goes on"]  # fmt: skip
         return self._answer.next if self._answer else []
+
+    def _commands(self) -> list[str]:
+        """To go on with. A command that has just failed is none."""
+        return [] if self._failures else commands(self._options)
 
     def json(self) -> str:
         return json.dumps(
@@ -67,22 +71,22 @@ class Shown:
                 "sure": bool(self._answer and self._answer.sure),
                 "verdict": [*self._verdict(), *self._said],
                 "next": self._next(),
-                "commands": commands(self._options),
-                "cells": [vars(entry) for entry in self._entries],
+                "commands": self._commands(),
+                "cells": [vars(entry) | {"jobs": entry.known_jobs} for entry in self._entries],
                 "failed": self._failures,
             },
             indent=2,
         )
 
     def markdown(self) -> str:
-        listed = "\n".join(f"- {text}" for text in [*self._next(), *(f"`{text}`" for text in commands(self._options))])
+        listed = "\n".join(f"- {text}" for text in [*self._next(), *(f"`{text}`" for text in self._commands())])
         return "\n\n".join(
             [
                 *(f"**{text}**" for text in self._verdict()[:1]),
                 *self._verdict()[1:],
                 *self._said,
                 table.markdown(self._entries).strip(),
-                *notes(self._options, self._entries),
+                *notes(self._entries),
                 *self._failures,
                 "\n".join(f"- {text}" for text in self._head),
                 f"Next:\n\n{listed}",
@@ -91,8 +95,8 @@ class Shown:
 
     def text(self) -> str:
         following = [("next: " if not place else "      ") + text for place, text in enumerate(self._next())]
-        started = [f"      {text}" for text in commands(self._options)] if following else []
-        lines = [*self._head, "", table.text(self._entries), *notes(self._options, self._entries), *self._failures]
+        started = [f"      {text}" for text in self._commands()] if following else []
+        lines = [*self._head, "", table.text(self._entries), *notes(self._entries), *self._failures]
         # The commands are not wrapped: they are to be copied.
         return "\n".join([table.wrapped([*lines, "", *self._verdict(), *self._said, "", *following]), *started])
 
@@ -103,9 +107,9 @@ class Shown:
             [(self._head[0], self._options.gpu == "sim")],
             [*self._verdict(), *self._said],
             self._entries,
-            notes=[*notes(self._options, self._entries), *self._failures],
+            notes=[*notes(self._entries), *self._failures],
             following=self._next(),
-            commands=commands(self._options),
+            commands=self._commands(),
             closing=self._head[1:],
         )
 

@@ -139,7 +139,7 @@ def _table(entries: list[Entry]) -> str:
         for key, block in blocks
         for place, entry in enumerate(block)
     ]
-    return tabular(("what", *table.HEAD)[not several :], rows, 1 + several)
+    return tabular(("what", *table.head(entries))[not several :], rows, 1 + several)
 
 
 def _percent(share: float) -> str:

@@ -1,5 +1,6 @@
 """The figures of a cell of commands: columns of its rows."""
 
+from sluice_tools.measure.ends import JOBS, REQUESTS, step_columns
 from sluice_tools.measure.rows import CRITICAL
 from sluice_tools.measure.statistics import latency_figures
 from sluice_tools.measure.watch import Judged, Watch
@@ -20,13 +21,13 @@ def target_figures(target: str, before: Judged, after: Judged, scale: float, wai
             "(--start-limit): fewer than 32 jobs had run, so its gates closed at once."
         )
     elif after.state == "missed":
-        figures["note"] = f"Target {target} cannot be kept, so the gates closed at once, as without it."
+        figures["note"] = f"Target {target} leaves no room for open gates, so they closed at once, as without it."
     return figures
 
 
 def role_figures(role: str, watch: Watch, before: dict, seconds: float, scale: float, by_client: dict) -> dict:
     """before: the counters at the begin of the window, which took `seconds` of real time. by_client: the latency that
-    the load generator says, which counts instead of that of jobs."""
+    the load generator says, which counts instead of that of jobs and steps."""
     seconds /= scale
     after = watch.counters(role)
     more = {name: after[name] - before[name] for name in before}
@@ -41,10 +42,15 @@ def role_figures(role: str, watch: Watch, before: dict, seconds: float, scale: f
         # Jobs of a best-effort program are what it says they are, or nothing: launches are exact.
         return row | {"per_s": more["launches"] / seconds, "unit": "launches"}
     jobs_ms = [ms / scale for ms in watch.jobs_ms(role)]
-    row |= {"jobs": len(jobs_ms)} | (by_client or latency_figures(jobs_ms))
+    steps_ms = [ms / scale for ms in watch.steps_ms(role)]
+    row |= latency_figures(jobs_ms) | step_columns(latency_figures(steps_ms)) | {"latency_of": JOBS}
     row |= {"per_s": len(jobs_ms) / seconds, "unit": "jobs", "active_share": sum(jobs_ms) / 1e3 / seconds}
+    row["seen_share"] = watch.active_share(role)
+    if by_client:
+        # A summary does not say how many requests it is of.
+        row |= dict.fromkeys(("jobs", "p50_ms", "p99_ms", "mean_ms", "max_ms")) | by_client | {"latency_of": REQUESTS}
     if watch.missed:
-        row["note"] = f"Jobs too short to be seen one by one: {watch.missed}."
-    if not jobs_ms:
-        row["note"] = "No critical job ended within the measured time: it hangs, or starves."
+        row["note"] = f"Jobs or steps too short to be seen one by one: {watch.missed}."
+    if not jobs_ms and not steps_ms and not by_client:
+        row["note"] = "No critical job or step ended within the measured time: it hangs, or starves."
     return row

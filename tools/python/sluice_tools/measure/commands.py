@@ -5,7 +5,9 @@ cells of one opening compare the same processes.
 """
 
 import contextlib
+import math
 import os
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,7 @@ from sluice_tools.errors import CommandError, run_error
 from sluice_tools.measure.command_rows import role_figures, target_figures
 from sluice_tools.measure.load import Latency, Load
 from sluice_tools.measure.programs import Program, Session
-from sluice_tools.measure.readiness import IDLE_S, Idle, Ready, is_open, listening
+from sluice_tools.measure.readiness import IDLE_S, Idle, Launching, Ready, is_open, listening
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL
 from sluice_tools.measure.sitting import CellError
 from sluice_tools.measure.watch import NAMES, Judged, Watch
@@ -22,7 +24,9 @@ from sluice_tools.measure.watch import NAMES, Judged, Watch
 _PRIORITY = {CRITICAL: 1, BEST_EFFORT: 0}
 _STEP_S = 0.1  # between two looks at the programs
 _REAPED_S = 0.5  # until a program whose connection is closed has ended
-_BARE = ("--priority", "0", "--slice", "off")
+_SILENT_S = 10.0  # until it is said what is waited for
+# Equal, and not below anybody: jobs and steps of a program at priority 0 are not watched.
+_BARE = ("--priority", "1", "--slice", "off")
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,7 @@ class Commands:
         self._load: Load | None = None
         self._bare = False
         self._worked: set[str] = set()
+        self._unloaded: int | None = None  # launches of the critical command before the load began
         folder.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> "Commands":
@@ -119,7 +124,7 @@ class Commands:
         opened = self._session
         with contextlib.closing(Watch(self._sluice, opened.name)) as watch:
             for role in setting.roles:
-                self._start(opened, role, setting, label)
+                self._start(opened, role, setting, label, watch)
             self._wait_until_working(setting.roles, watch)
             self._set(opened, setting)
             learned = not setting.target or self._wait_until_learned(opened)
@@ -133,8 +138,10 @@ class Commands:
             self._sleep(self._timing.window)
             seconds = time.monotonic() - began
             watch.check()
-            self._check_jobs(setting, watch)
             by_client = self._load.figures(self._scale) if self._load else {}
+            if CRITICAL in setting.roles:
+                launched = watch.counters(CRITICAL)["launches"] - before[CRITICAL]["launches"]
+                self._check_ends(setting, watch, launched, by_client)
             rows = [
                 {"client": " ".join(self._commands[role])[:200], "policy": "none" if setting.bare else setting.policy}
                 | role_figures(role, watch, before[role], seconds, self._scale, by_client)
@@ -158,11 +165,11 @@ class Commands:
     def _end(self, role: str) -> None:
         if role == CRITICAL and self._load:
             self._load.close()
-            self._load = None
+            self._load = self._unloaded = None
         if program := self._running.pop(role, None):
             program.end()
 
-    def _start(self, opened: Session, role: str, setting: Setting, label: str) -> None:
+    def _start(self, opened: Session, role: str, setting: Setting, label: str, watch: Watch) -> None:
         if role in self._running:
             return
         if role == CRITICAL and self._ready.port is not None and is_open(self._ready.port):
@@ -184,6 +191,7 @@ class Commands:
         self._started[role] = setting.target if role == CRITICAL else setting.policy
         if role == CRITICAL and self._requests.load:
             self._wait_until_ready()
+            self._unloaded = watch.counters(CRITICAL)["launches"]
             self._load = Load(
                 self._requests.load, self._folder / f"{label}-load.log", self._shell, self._requests.latency
             )
@@ -217,11 +225,13 @@ class Commands:
         self._bare = setting.bare
 
     def _wait_until_working(self, roles: tuple, watch: Watch) -> None:
-        """The critical command has ended a job, and the best-effort command launches."""
-        deadline = time.monotonic() + self._timing.start
+        """The critical command ends jobs or steps, or goes on launching, and the best-effort command launches."""
+        began = time.monotonic()
+        deadline, say_at = began + self._timing.start, began + _SILENT_S
+        launching = Launching()
         idle = Idle(self._running[CRITICAL].process.pid, min(IDLE_S, self._timing.start)) if CRITICAL in roles else None
         while True:
-            waiting = [role for role in roles if not self._works(role, watch)]
+            waiting = [role for role in roles if not self._works(role, watch, launching)]
             self._worked.update(set(roles) - set(waiting))
             if not waiting:
                 return
@@ -229,8 +239,14 @@ class Commands:
             watch.check()
             if idle and CRITICAL in waiting and idle.waits(watch.counters(CRITICAL)["launches"]):
                 self._give_up(CRITICAL, self._nobody())
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if now > deadline:
                 self._give_up(waiting[0], self._why_idle(waiting[0], watch))
+            if now > say_at:
+                say_at = math.inf
+                _say(
+                    f"{self._what_is_missing(waiting[0], watch)} yet; waits {deadline - now:.0f} s more (--start-limit)"
+                )
             time.sleep(_STEP_S)
 
     def _wait_until_learned(self, opened: Session) -> bool:
@@ -243,9 +259,14 @@ class Commands:
             time.sleep(_STEP_S)
         return True
 
-    @staticmethod
-    def _works(role: str, watch: Watch) -> bool:
-        return bool(watch.jobs_ms(role)) if role == CRITICAL else watch.counters(role)["launches"] > 0
+    def _works(self, role: str, watch: Watch, launching: Launching) -> bool:
+        launches = watch.counters(role)["launches"]
+        if role != CRITICAL:
+            return launches > 0
+        if watch.jobs_ms(role) or watch.steps_ms(role) or (self._load and self._load.figures(self._scale)):
+            return True
+        # Of a server that asks the GPU again and again, and never waits, nothing is seen to end.
+        return launches > self._unloaded if self._unloaded is not None else launching.goes_on(launches)
 
     def _give_up(self, role: str, why: str) -> None:
         """Ends the cell; and all cells, if this command has never worked."""
@@ -263,14 +284,14 @@ class Commands:
             "CMD, which is started when the server is ready"
         )
 
-    def _check_jobs(self, setting: Setting, watch: Watch) -> None:
-        """A server that ran jobs while it loaded, and none in the measured time."""
-        if CRITICAL not in setting.roles:
-            return
-        if setting.roles == (CRITICAL,) and not watch.jobs_ms(CRITICAL):
+    def _check_ends(self, setting: Setting, watch: Watch, launched: int, by_client: dict) -> None:
+        """Raises if nothing can be said of the critical command alone: it was idle, or nothing was seen to end. Next to
+        another program it may have starved. launched: launches in the measured time."""
+        ended = watch.jobs_ms(CRITICAL) or watch.steps_ms(CRITICAL) or by_client
+        if setting.roles == (CRITICAL,) and not ended and not self._requests.latency:
             self._worked.discard(CRITICAL)
-            self._give_up(CRITICAL, self._nobody())
-        if self._load and self._requests.latency and not self._load.figures(self._scale):
+            self._give_up(CRITICAL, self._endless(launched) if launched else self._nobody())
+        if self._load and self._requests.latency and not by_client:
             self._give_up(
                 "latency",
                 f"--latency: the load command said no latency in {self._timing.window:g} s (--seconds); it ended "
@@ -278,12 +299,23 @@ class Commands:
             )
         self._worked.add("latency")
 
+    def _endless(self, launched: int) -> str:
+        return (
+            f"the critical command works ({launched} launches in {self._timing.window:g} s), but no job and no step of "
+            "it was seen to end, because it never waits for its work: give --load and --latency, the latency that its "
+            "clients see"
+        )
+
     def _why_idle(self, role: str, watch: Watch) -> str:
+        what, said = self._what_is_missing(role, watch), self._running[role].said()
+        return f"{what} within {self._timing.start:g} s (--start-limit): {said}"
+
+    @staticmethod
+    def _what_is_missing(role: str, watch: Watch) -> str:
         launches = watch.counters(role)["launches"]
         times = "once" if launches == 1 else f"{launches} times"
         what = f"launched {times}, but ended no job" if launches else "has launched nothing on the GPU"
-        said = self._running[role].said()
-        return f"the {role} command {what} within {self._timing.start:g} s (--start-limit): {said}"
+        return f"the {role} command {what}"
 
     def _sleep(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -298,3 +330,7 @@ class Commands:
         if self._load and self._load.failure:
             where = listening(self._running[CRITICAL].process.pid)
             self._give_up(CRITICAL, f"the load command {self._load.failure}; the critical command: {where}")
+
+
+def _say(text: str) -> None:
+    print(f"sluice compare: {text}", file=sys.stderr, flush=True)

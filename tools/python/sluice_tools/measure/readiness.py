@@ -1,6 +1,7 @@
 """When a server is ready for requests, and what to say if none reach it."""
 
 import contextlib
+import math
 import re
 import socket
 import time
@@ -81,3 +82,21 @@ class Idle:
             self._begin(launches)
             return False
         return bool(processes.ports(self._leader))
+
+
+class Launching:
+    """Whether a program goes on launching: it has launched in every second of the last ten."""
+
+    def __init__(self, limit_s: float = 10.0, pause_s: float = 1.0):
+        self._limit, self._pause = limit_s, pause_s
+        self._launches = 0
+        self._since = self._last = -math.inf
+
+    def goes_on(self, launches: int) -> bool:
+        """launches: of the program so far."""
+        now = time.monotonic()
+        if now - self._last > self._pause:
+            self._since = now
+        if launches != self._launches:
+            self._launches, self._last = launches, now
+        return self._launches > 0 and now - self._since >= self._limit

@@ -1,5 +1,6 @@
 """What rows say together: each cell against both clients alone, over the repeats."""
 
+import math
 import statistics
 from dataclasses import dataclass, field
 
@@ -18,6 +19,7 @@ class Entry:
     ms: latency of the critical client by figure (p50, p99, mean, max). x: the same, times alone.
     speed: best-effort jobs (or launches) per second. share: speed against best effort alone.
     of_ideal: share against the part of time in which no critical job was active.
+    counted: what `jobs` and the latency are of (ends.chosen). jobs: infinite where nobody says how many.
     in_time, limit_ms: of a cell in which the critical client had a target, the share of its jobs that kept it.
     """
 
@@ -36,6 +38,7 @@ class Entry:
     limit_ms: list = field(default_factory=list)
     dropped: int = 0
     notes: list = field(default_factory=list)
+    counted: str = "jobs"
 
     @property
     def together(self) -> bool:
@@ -49,6 +52,10 @@ class Entry:
     @property
     def fewest_jobs(self) -> int:
         return min(self.jobs, default=0)
+
+    @property
+    def known_jobs(self) -> list:
+        return [jobs for jobs in self.jobs if jobs < math.inf]
 
 
 @dataclass(frozen=True)
@@ -80,13 +87,14 @@ def middle(values: list) -> float | None:
     return statistics.median(values) if values else None
 
 
-def summarize(rows: list) -> list[Entry]:
-    """One entry per subject, mode and cell, in the order in which they were first measured."""
+def summarize(rows: list, counted: str = "jobs") -> list[Entry]:
+    """One entry per subject, mode and cell, in the order in which they were first measured. rows, counted: as
+    ends.chosen() gives them."""
     found: dict[tuple, Entry] = {}
     repeats: dict[tuple, set] = {}
     for row in rows:
         key = (row["subject"], row["mode"], row["cell"])
-        entry = found.setdefault(key, Entry(*key))
+        entry = found.setdefault(key, Entry(*key, counted=counted))
         repeats.setdefault(key, set()).add(row["repeat"])
         entry.repeats = len(repeats[key])
         if row["role"] == CRITICAL:
@@ -98,8 +106,16 @@ def summarize(rows: list) -> list[Entry]:
     return list(found.values())
 
 
+def how_many(row: dict) -> float:
+    """Ended jobs, or what counts instead; infinite where nobody says how many."""
+    jobs = number(row, "jobs")
+    if jobs is None:
+        return math.inf if row.get("latency_of") == "requests" else 0
+    return int(jobs)
+
+
 def _add_critical(entry: Entry, row: dict, rows: list) -> None:
-    entry.jobs.append(int(number(row, "jobs") or 0))
+    entry.jobs.append(how_many(row))
     entry.dropped += int(number(row, "dropped") or 0)
     if judged := number(row, "target_jobs"):
         entry.in_time.append((number(row, "target_kept") or 0) / judged)
@@ -151,7 +167,7 @@ def _reference(row: dict, rows: list, cell: str, figure) -> float | None:
     return middle([value for other in same if (value := figure(other)) is not None])
 
 
-def one_line(measured: list, rows: list) -> str:
+def one_line(measured: list, rows: list, counted: str = "jobs") -> str:
     """For the progress: what has just been measured."""
     parts = []
     for row in measured:
@@ -160,7 +176,7 @@ def one_line(measured: list, rows: list) -> str:
             _add_critical(entry, row, rows)
             last = "p99" if entry.ms["p99"] else "max"
             parts.append(
-                f"critical: {entry.fewest_jobs} jobs"
+                f"critical: {', '.join(f'{jobs} {counted}' for jobs in entry.known_jobs) or counted}"
                 + "".join(
                     f", {name} {value[0]:.3g} ms{times(entry.x[name])}"
                     for name in ("p50", last)

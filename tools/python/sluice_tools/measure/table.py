@@ -15,8 +15,14 @@ _MOST_COLUMNS = 100
 _RANGE = re.compile(r" \[[^\]]*\]")
 _RANGES = (8, 7, 2, 6, 4)  # the columns that have ranges; the first loses its own first
 _LEFT = 1  # columns that are aligned to the left
-LEGEND = (
-    "Latency is that of the critical client's jobs. best effort: speed of the best-effort client, "
+LATENCY_OF = {
+    "jobs": "Latency is that of the critical client's jobs.",
+    "steps": "Latency is that of the critical client's steps (from one return of its waits to the next), because its "
+    "jobs do not end, or are not alike.",
+    "requests": "Latency is the load generator's own (--latency).",
+}
+_SPEED = (
+    "best effort: speed of the best-effort client, "
     "against its own alone; of ideal: against the share of time that critical jobs leave it (more than "
     "100 %: it also ran during critical jobs)."
 )
@@ -63,10 +69,16 @@ def _percent(values: list) -> str:
 
 
 def _jobs(entry: Entry) -> str:
-    if not entry.jobs:
+    if not entry.known_jobs:
         return "-"
-    fewest, most = min(entry.jobs), max(entry.jobs)
+    fewest, most = min(entry.known_jobs), max(entry.known_jobs)
     return str(fewest) if fewest == most else f"{fewest}-{most}"
+
+
+def head(entries: list[Entry]) -> tuple:
+    """Of the columns of cells(): the second one says what is counted."""
+    counted = {entry.counted for entry in entries} or {"jobs"}
+    return HEAD[0], counted.pop() if len(counted) == 1 else "jobs", *HEAD[2:]
 
 
 def cells(entry: Entry) -> tuple:
@@ -111,7 +123,7 @@ def blocks(entries: list[Entry]) -> list:
 
 def notes(entries: list[Entry]) -> list[str]:
     """The sentences below a table, as far as they concern it."""
-    found = [LEGEND]
+    found = [f"{LATENCY_OF[counted]} {_SPEED}" for counted in {entry.counted: None for entry in entries} or ["jobs"]]
     if any(entry.repeats > 1 for entry in entries):
         found.append(_SPREAD)
     if any(entry.ms["max"] and not entry.ms["p99"] for entry in entries):
@@ -141,7 +153,7 @@ def text(entries: list[Entry]) -> str:
     """For a terminal: columns that say nothing are left out, and ranges where there is no room."""
     lines = []
     for key, block in blocks(entries):
-        rows = [HEAD, *map(cells, block)]
+        rows = [head(block), *map(cells, block)]
         drawn = _columns(rows)
         for column in _RANGES:
             if max(map(len, drawn)) > _width():
@@ -184,6 +196,6 @@ def markdown(entries: list[Entry]) -> str:
     parts = []
     for key, block in blocks(entries):
         lines = [f"### {_title(key)}\n"] if _title(key) else []
-        head, *rows = shown([HEAD, *map(cells, block)])
-        parts.append("\n".join([*lines, as_markdown(head, rows)]) + "\n")
+        top, *rows = shown([head(block), *map(cells, block)])
+        parts.append("\n".join([*lines, as_markdown(top, rows)]) + "\n")
     return "\n".join(parts)

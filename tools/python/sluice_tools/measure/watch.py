@@ -1,7 +1,8 @@
-"""What Sluice sees of the programs of a measurement: their jobs, launches and targets, from the board.
+"""What Sluice sees of the programs of a measurement: their jobs, steps, launches and targets, from the board.
 
 The programs need no change. A job of the critical program is what Sluice takes for one: between
-sluice_job_begin() and sluice_job_end(), or from the first launch to the end of its GPU work.
+sluice_job_begin() and sluice_job_end(), or from the first launch to the end of its GPU work. A program that is never
+idle has steps instead.
 """
 
 import contextlib
@@ -32,8 +33,10 @@ class Watch:
         assert self._process.stdout and self._process.stderr
         self._out, self._err = self._process.stdout, self._process.stderr
         self._lock = threading.Lock()
-        self._jobs: dict[str, list] = {name: [] for name in NAMES.values()}
+        self._ended: dict[str, dict[str, list]] = {name: {"job_ns": [], "step_ns": []} for name in NAMES.values()}
         self._missed = 0
+        self._looks = 0
+        self._active = dict.fromkeys(NAMES.values(), 0)  # looks in which a job ran
         # The last line of each client, also of those that are gone: a client is one process.
         self._clients: dict[tuple, dict] = {}
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -46,21 +49,43 @@ class Watch:
 
     def _take(self, line: dict) -> None:
         with self._lock:
+            self._looks += 1
+            active = set()
             for client in line.get("clients", ()):
                 self._clients[client["slot"], client["generation"]] = client
-                self._missed += client["missed"]
-                self._jobs.setdefault(client["name"], []).extend(client["job_ns"])
+                if client["name"] not in self._ended:
+                    continue
+                self._missed += client["missed"] + client["missed_steps"]
+                for kind, ended in self._ended[client["name"]].items():
+                    ended.extend(client[kind])
+                if client["state"] == "active":
+                    active.add(client["name"])
+            for name in active:
+                self._active[name] += 1
 
     def clear(self) -> None:
-        """Forgets the jobs so far: the window begins."""
+        """Forgets the jobs and steps so far: the window begins."""
         with self._lock:
-            for jobs in self._jobs.values():
-                jobs.clear()
-            self._missed = 0
+            for kinds in self._ended.values():
+                for ended in kinds.values():
+                    ended.clear()
+            self._missed = self._looks = 0
+            self._active = dict.fromkeys(self._active, 0)
 
     def jobs_ms(self, role: str) -> list:
+        return self._durations_ms(role, "job_ns")
+
+    def steps_ms(self, role: str) -> list:
+        return self._durations_ms(role, "step_ns")
+
+    def _durations_ms(self, role: str, kind: str) -> list:
         with self._lock:
-            return [ns / 1e6 for ns in self._jobs[NAMES[role]]]
+            return [ns / 1e6 for ns in self._ended[NAMES[role]][kind]]
+
+    def active_share(self, role: str) -> float:
+        """Of the looks: how often a job of the role ran. Also a job without an end."""
+        with self._lock:
+            return self._active[NAMES[role]] / self._looks if self._looks else 0.0
 
     @property
     def missed(self) -> int:
