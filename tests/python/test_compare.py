@@ -96,7 +96,7 @@ def test_two_programs_alone_bare_and_gated(tmp_path):
     assert (
         told["answer"] in ("YES", "NO") and told["sure"] is False and "one round has no spread" in told["verdict"][-1]
     )
-    assert told["commands"][0].endswith("exec --priority 1 -- " + " ".join(_CRITICAL))
+    assert told["commands"][0].endswith("exec --gpu sim --priority 1 -- " + " ".join(_CRITICAL))
 
 
 @needs_build

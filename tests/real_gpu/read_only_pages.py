@@ -18,8 +18,8 @@ from collections.abc import Callable
 PORTABLE, DEVICEMAP, READ_ONLY = 1, 2, 8
 WAIT_EQUAL, WAIT_GREATER = 1, 0
 NOT_READY = 600
-SIZE = 301056  # about a board, not a whole number of pages
-GATE, SLACK = 4736 * 3 + 2304, 4736 * 3 + 2304 + 40
+SIZE = 349568  # about a board, not a whole number of pages
+GATE, SLACK = 5504 * 3 + 2432, 5504 * 3 + 2432 + 40
 READ_ONLY_REGISTER_SUPPORTED, STREAM_WAITS_SUPPORTED = 113, 122
 
 failed = False
