@@ -176,7 +176,7 @@ void write_use(MetricsText& out, const std::vector<Row>& rows) {
     return slot.target.load() != 0 || slot.target_jobs.load() != 0 || slot.open_ns.load() != 0;
   };
   constexpr auto kAlways = [](const shm::Slot&) { return true; };
-  constexpr std::array<Family, 11> kFamilies{{
+  constexpr std::array<Family, 12> kFamilies{{
       {"sluice_client_close_level", "gauge",
        "When its jobs close the gates below, in eighths of a job; 8: when it waits, 9: never.",
        [](const shm::Slot& slot) { return slot.close_state.load() != 0; },
@@ -205,6 +205,12 @@ void write_use(MetricsText& out, const std::vector<Row>& rows) {
        "GPU time of the client's work: an estimate from measured launches.",
        [](const shm::Slot& slot) { return slot.gpu_ns.load() != 0; },
        [](const shm::Slot& slot) { return seconds(slot.gpu_ns.load()); }},
+      {"sluice_client_gpu_bound_seconds_total", "counter",
+       "Part of that estimate that is an upper bound: measured next to other work only.",
+       [](const shm::Slot& slot) { return slot.gpu_ns.load() != 0; },
+       [](const shm::Slot& slot) {
+         return seconds(std::min(slot.gpu_bound_ns.load(), slot.gpu_ns.load()));
+       }},
       {"sluice_client_target_seconds", "gauge",
        "A job that takes at most this long is good enough.",
        [](const shm::Slot& slot) { return slot.target.load() != 0 && slot.target_ns.load() != 0; },

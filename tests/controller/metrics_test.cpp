@@ -174,6 +174,7 @@ TEST(Metrics, TargetsAndGpuTimeAreTheBoards) {
   const auto board = example_board();
   shm::Slot& slot = board->slots[4];
   slot.gpu_ns.store(12'300'000'000);
+  slot.gpu_bound_ns.store(2'500'000'000);
   slot.target.store(shm::parse_target("p99=50ms")->pack());
   slot.target_jobs.store(812);
   slot.target_kept.store(807);
@@ -183,6 +184,7 @@ TEST(Metrics, TargetsAndGpuTimeAreTheBoards) {
     return found.size() == 1 ? found.begin()->second : -1;
   };
   EXPECT_EQ(value("sluice_client_gpu_seconds_total"), 12.3);
+  EXPECT_EQ(value("sluice_client_gpu_bound_seconds_total"), 2.5);
   EXPECT_EQ(value("sluice_client_target_jobs_total"), 812);
   EXPECT_EQ(value("sluice_client_target_kept_total"), 807);
   EXPECT_EQ(value("sluice_client_open_gate_seconds_total"), 2.5);

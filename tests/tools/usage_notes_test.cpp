@@ -258,7 +258,9 @@ TEST_F(Use, ShowsLabelsAndTheEstimateOfGpuTime) {
   add_client(1, 0, "other");
   const std::string seen = top(120);
   expect_says(seen, " GPU% ");
-  expect_says(seen, " ~62% ");
+  expect_says(seen, " <62% ");
+  client.gpu_bound_ns.store(0);
+  expect_says(top(120), " ~62% ");
   EXPECT_TRUE(nlohmann::json::parse(top_json(view(), "s"))["clients"][1]["gpu_share"].is_null());
 }
 

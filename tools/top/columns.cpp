@@ -43,7 +43,9 @@ std::string holder_cell(const shm::ClientSnapshot& client, bool with_name) {
 }
 
 std::string gpu_cell(const shm::ClientSnapshot& client, const ClientRates& rates) {
-  return client.gpu_ns == 0 ? "-" : fmt::format("~{:.0f}%", std::min(rates.gpu_share, 1.0) * 100);
+  if (client.gpu_ns == 0) return "-";
+  const bool bound = client.gpu_bound_ns > client.gpu_ns / 5;
+  return fmt::format("{}{:.0f}%", bound ? "<" : "~", std::min(rates.gpu_share, 1.0) * 100);
 }
 
 /// The share of jobs that kept the target, cut: 100 % means all.
