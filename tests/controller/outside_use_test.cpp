@@ -55,13 +55,14 @@ TEST_F(OutsideUseTest, WhatNobodyCanTellIsAwakeAndNotBusy) {
 // outside; or a busy program outside never seen.
 TEST_F(OutsideUseTest, WherePidsMeanNothingTheBusyAreCounted) {
   found_ = {{0, 0, {}, {}, false}, {0, 0, {}, {}, false}};
+  const OutsideUse::Device busy_device{.percent{{{1, 99}, {2, 99}, {3, 99}}}};
   const auto word = [&](int busy, int clients) {
     OutsideUse::Device device{.percent{{{7, 0}}}, .clients = clients};
     for (int i = 0; i < busy; ++i) device.percent->emplace(100 + i, 50);
     shm::OutsideWord seen;
     for (int i = 0; i < 3; ++i) {
       now_ns_ += 2 * kSecond;
-      seen = use_.look(found_, {{0, device}}, now_ns_)[0];
+      seen = use_.look(found_, {{0, device}, {1, busy_device}}, now_ns_)[0];
     }
     return seen;
   };

@@ -1,7 +1,6 @@
 #include "tests/support/standins/fakenvml.hpp"
 
 #include <algorithm>
-#include <iterator>
 
 #define SLUICE_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -68,9 +67,8 @@ SLUICE_EXPORT int nvmlDeviceGetProcessUtilization(void* device, FakeNvml::Sample
                                                   unsigned* count, unsigned long long since_us) {
   const auto& known = static_cast<FakeNvml*>(device)->samples;
   if (!known) return kNotSupported;
-  std::vector<FakeNvml::Sample> newer;
-  std::copy_if(known->begin(), known->end(), std::back_inserter(newer),
-               [since_us](const FakeNvml::Sample& sample) { return sample.at_us > since_us; });
-  return newer.empty() ? kNotFound : list(newer, count, to);
+  const bool any = std::any_of(known->begin(), known->end(),
+                               [since_us](const auto& sample) { return sample.at_us > since_us; });
+  return any ? list(*known, count, to) : kNotFound;  // together with what is older
 }
 // NOLINTEND(readability-identifier-naming)
