@@ -26,6 +26,7 @@ class ThoseBelow : public testing::Test {
     shm::Slot& slot = client_.board().slots.at(index);
     slot.info.store(shm::SlotInfo{shm::SlotState::kLive, 0, 0, generation}.pack());
     slot.policy.store(shm::kDefaultPolicy.pack());
+    slot.busy_ns.store(1);  // it has used the GPU
     std::snprintf(slot.name.data(), slot.name.size(), "%s", name);
     client_.board().used.fetch_or(std::uint64_t{1} << index);
     return slot;
