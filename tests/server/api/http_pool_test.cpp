@@ -220,7 +220,7 @@ TEST_F(HttpServerTest, ManyLargeBodiesKeepNobodyWaiting) {
   for (auto& each : large) EXPECT_EQ(each.reply()->status, 200);
 }
 
-// Prevents: the end of the server waits for ever, or forgets a request, that is in the pool.
+// Prevents: the end of the server waits indefinitely for a request in the pool, or forgets it.
 TEST_F(HttpServerTest, TheEndWaitsForWhatIsInThePool) {
   const std::string body = echo_body(R"(,"id":"keeps the thread")") + std::string(100'000, ' ');
   std::vector<test::RawHttp> large;
