@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <optional>
 
+#include "intercept/jobs/last_values.hpp"
 #include "intercept/slot/bet.hpp"
 #include "intercept/slot/draw.hpp"
-#include "intercept/jobs/last_values.hpp"
 #include "shm/board.hpp"
 
 namespace sluice::intercept {
