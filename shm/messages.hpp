@@ -11,7 +11,7 @@
 /// the controller ended. No launch and no job sends a message.
 namespace sluice::shm {
 
-inline constexpr std::uint32_t kWireVersion = 6;
+inline constexpr std::uint32_t kWireVersion = 7;
 
 enum class RequestKind : std::uint32_t {
   kAttach = 1,  ///< Give me a slot, or my previous one (slot, generation, board_id).
