@@ -2,6 +2,7 @@
 
 import os
 import zipfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -143,6 +144,12 @@ def test_values_that_compare_with_nothing(tmp_path, models):
     assert [entry["shape"] for entry in variant["outputs"]] == [[2], [2], [0]]
 
 
+def package_file(folder: Path) -> str:
+    with zipfile.ZipFile(folder / "net.pt2", "w") as archive:
+        archive.writestr("net/data/aotinductor/model/x.so", "")
+    return str(folder / "net.pt2")
+
+
 class Package:
     """Stands in for an AOTInductor package, which takes minutes to compile; see test_aoti.py."""
 
@@ -156,9 +163,7 @@ class Package:
 def test_a_package_has_the_batch_of_its_example(tmp_path, models, monkeypatch):
     """A package does not say what it takes: another batch or type would be read as its own."""
     monkeypatch.setattr(aoti, "load_package", lambda _path: Package())
-    file, example = tmp_path / "net.pt2", tmp_path / "example.pt"
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("net/data/aotinductor/model/x.so", "")
+    file, example = package_file(tmp_path), tmp_path / "example.pt"
     torch.save([torch.ones(4, dtype=torch.int64), torch.rand(4, 3)], example)
     variant = imported(models, "net", file, "--example", example)
     assert (variant["format"], variant["batch"], variant["device"]) == ("aoti", 4, "cpu")

@@ -1,5 +1,6 @@
 """Models of users, for the tests of `sluice models import` and of serving them."""
 
+import functools
 import math
 import sys
 from pathlib import Path
@@ -147,3 +148,61 @@ def script(path: Path, module: nn.Module) -> Path:
     torch.manual_seed(0)
     torch.jit.script(module.eval()).save(str(path))
     return path
+
+
+class Weighted(nn.Module):
+    """Each input has a weight of its own, so two that change places change the output. A checkpoint has `w`."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(1))
+
+    def sum(self, a: Tensor, b: Tensor | None, c: Tensor | None) -> Tensor:
+        total = a * self.w
+        total = total if b is None else total + 10 * b
+        return total if c is None else total + 100 * c
+
+
+class Ordered(Weighted):
+    def forward(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+        return self.sum(a, b, c)
+
+
+class Gaps(Weighted):
+    """As BERT: an input that is left may be in front of others; and defaults that are not None."""
+
+    def forward(
+        self, a: Tensor, b: Tensor | None = None, c: Tensor | None = None, scale: float = 2.0, bias: float | None = 3.0
+    ) -> Tensor:
+        total = self.sum(a, b, c) * scale
+        return total if bias is None else total + bias
+
+
+class KeywordOnly(Weighted):
+    def forward(self, a: Tensor, *, b: Tensor, c: Tensor) -> Tensor:
+        return self.sum(a, b, c)
+
+
+class PositionOnly(Weighted):
+    def forward(self, a: Tensor, b: Tensor, /, c: Tensor) -> Tensor:
+        return self.sum(a, b, c)
+
+
+class Kwargs(Weighted):
+    """Cannot be scripted."""
+
+    def forward(self, a, **others):
+        return self.sum(a, others["b"], others["c"])
+
+
+class OnlyKwargs(Weighted):
+    def forward(self, *inputs, **named):
+        return self.sum(*inputs, **named)
+
+
+class Wrapped(Weighted):
+    """As the models of Hugging Face, whose forward() is decorated."""
+
+    @functools.wraps(Ordered.forward)
+    def forward(self, *inputs, **named):
+        return self.sum(*inputs, **named)

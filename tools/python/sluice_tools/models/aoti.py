@@ -91,12 +91,12 @@ def load_package(path: Path):
 def quietly(package) -> Callable:
     """Runs of a package, whose errors have the reason that it prints among a hundred lines on standard error."""
 
-    def call(*tensors):
+    def call(*tensors, **named):
         with tempfile.TemporaryFile() as printed:
             saved = os.dup(2)
             os.dup2(printed.fileno(), 2)
             try:
-                return package(*tensors)
+                return package(*tensors, **named)
             except Exception as error:
                 printed.seek(0)
                 text = printed.read().decode(errors="replace")

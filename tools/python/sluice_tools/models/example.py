@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 
 from sluice_tools.errors import first_line, usage_error
+from sluice_tools.models.arguments import Arguments
 from sluice_tools.models.tensor_specs import ANY, TYPES, TensorSpec, shape_text
 
 # The server tries a model with the first of these.
@@ -13,21 +14,30 @@ NAMES = {getattr(torch, name): datatype for datatype, name in TYPES.items()}
 
 
 class Example:
-    """`names`: of the arguments of forward(), if they are known."""
+    """Inputs in the order of forward(), each of which belongs to one of its arguments."""
 
     def __init__(
-        self, inputs: list[TensorSpec], path: Path | None, names: list[str] | None, batched: bool, device: str = "cpu"
+        self, inputs: list[TensorSpec], path: Path | None, taken: Arguments, batched: bool, device: str = "cpu"
     ):
         self.batched = batched
         self._device = device
         given = _read(path, device) if path else {}
+        unnamed = isinstance(given, list)
         if isinstance(given, list):
-            count = len(given)
-            wanted = [spec.name for spec in inputs] or (names or [f"INPUT__{i}" for i in range(count)])[:count]
-            if len(wanted) != count:
-                raise usage_error(f"{path} has {count} of the {len(wanted)} inputs")
+            wanted = [spec.name for spec in inputs] or taken.for_list(len(given))
+            if len(wanted) != len(given):
+                raise usage_error(f"{path} has {len(given)} of the {len(wanted)} inputs")
             given = dict(zip(wanted, given))
-        self.specs = inputs or self._specs_of(given)
+        specs = inputs or self._specs_of(given)
+        names = [spec.name for spec in specs]
+        arguments = taken.of_inputs(names) if inputs or unnamed else taken.of_dictionary(names, str(path))
+        order = taken.order(arguments)
+        if inputs and unnamed and order != sorted(order):
+            raise usage_error(
+                f"{path} is a list, so give each --input in the order of forward(): {', '.join(taken.names)}"
+            )
+        self.arguments = [arguments[i] for i in order]
+        self.specs = [specs[i] for i in order]
         self.given = [given[spec.name] for spec in self.specs if spec.name in given]
         if path:
             self._require_fit(path)
@@ -56,6 +66,16 @@ class Example:
             return (values if dtype.is_floating_point else values.round()).to(dtype)
 
         return self._made(make, batch, side)
+
+    def permuted(self, batch: int) -> list[list[torch.Tensor]]:
+        """For each input, tensors in which its elements alone change places. Ids and lengths stay valid so."""
+        whole = self.given or self.mixed(batch)
+        generator = torch.Generator().manual_seed(2)
+        cases = []
+        for i, tensor in enumerate(whole):
+            order = torch.randperm(tensor.numel(), generator=generator).to(tensor.device)
+            cases.append([*whole[:i], tensor.flatten()[order].view(tensor.shape), *whole[i + 1 :]])
+        return cases if len(cases) > 1 else []
 
     def _made(self, make, batch: int, side: int) -> list[torch.Tensor]:
         tensors = []

@@ -1,18 +1,16 @@
 """One import: a model of the user's own is tried, described and put into the store."""
 
-import inspect
 import shutil
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 import torchvision
 
 from sluice_tools.errors import CommandError, first_line, run_error, usage_error
-from sluice_tools.models import aoti, torchscript, trial, user_file, weights
+from sluice_tools.models import aoti, arguments, torchscript, trial, user_file, weights
 from sluice_tools.models.example import Example
 from sluice_tools.models.export import Progress, result_of
 from sluice_tools.models.store import Store
@@ -36,8 +34,8 @@ class Request:
         """The batch sizes that the model is tried with."""
         return (1, 3) if self.batched else (1,)
 
-    def example_for(self, names: list[str] | None, device: str = "cpu") -> Example:
-        return Example(self.inputs, self.example, names, self.batched, device)
+    def example_for(self, taken: arguments.Arguments, device: str = "cpu") -> Example:
+        return Example(self.inputs, self.example, taken, self.batched, device)
 
 
 def import_model(name: str, request: Request, store: Store) -> dict:
@@ -67,57 +65,48 @@ def import_model(name: str, request: Request, store: Store) -> dict:
 
 
 def _script(request: Request, work: Path, note: Progress) -> dict:
-    return _write_script(user_file.load_script(request.file), request, work, note)
+    script = user_file.load_script(request.file)
+    example = request.example_for(arguments.of_script(script))
+    model = arguments.call_script(arguments.frozen(user_file.load_script(request.file)), example.arguments)
+    return _write_script(arguments.only(script, example.arguments), model, example, request, work, note)
 
 
 def _checkpoint(request: Request, work: Path, note: Progress) -> dict:
     assert request.maker
     linked = torchscript.operators()  # before the code of the user adds others
     module = user_file.load_checkpoint(request.file, request.maker)
-    example = request.example_for(_argument_names(module))
+    example = request.example_for(arguments.of_module(module))
+    model = arguments.ByName(module, example.arguments)
     note("scripting")
     problems = []
     for way, make in (
-        ("scripted", lambda: torch.jit.freeze(torch.jit.script(module))),
-        ("traced", lambda: torchscript.trace(module, tuple(example.ones(request.batches[-1])))),
+        ("scripted", lambda: arguments.only(torch.jit.script(module), example.arguments)),
+        ("traced", lambda: torchscript.trace(model, tuple(example.ones(request.batches[-1])))),
     ):
         try:
             script = make()
             torchscript.require_operators(script, linked)
-            trial.require_same(script, module, example, request.batches)
-            return _write_script(script, request, work, note)
+            return _write_script(script, model, example, request, work, note)
         except Exception as error:
             problems.append(f"{way}, {error if isinstance(error, CommandError) else first_line(error)}")
     raise run_error(f"{request.maker} cannot be made into TorchScript: {'; '.join(problems)}")
 
 
-def _write_script(script: torch.jit.ScriptModule, request: Request, work: Path, note: Progress) -> dict:
+def _write_script(
+    script: torch.jit.ScriptModule, model: Callable, example: Example, request: Request, work: Path, note: Progress
+) -> dict:
+    """`model`: what the file must compute when it gets the inputs by position, as the server passes them."""
     note("checking")
     torchscript.free_of_devices(script)
-    example = request.example_for(_argument_names(script))
-    with torch.jit.optimized_execution(False):
-        outputs = trial.outputs_of(_as_served(script, len(example.specs)), example, request.batches)
     script.save(str(work / "model.pt"))
+    served = torch.jit.load(str(work / "model.pt"))
+    with torch.jit.optimized_execution(False):
+        trial.require_same(served, model, example, request.batches)
+        outputs = trial.outputs_of(served, example, request.batches)
     variant = {"format": "torchscript", "file": "model.pt", "batch": "any" if request.batched else 0}
     if "torchvision::" in str(script.inlined_graph):
         variant["operators"] = ["torchvision"]
     return _described(variant, example, trial.named(outputs, request.outputs))
-
-
-def _as_served(script: torch.jit.ScriptModule, inputs: int) -> Callable:
-    """The server gives tensors only, and None for arguments that are left."""
-    arguments = [(argument.name, str(argument.type)) for argument in _arguments(script)]
-    if len(arguments) < inputs:
-        raise usage_error(f"forward() takes {len(arguments)} arguments, not {inputs}")
-    for i, (name, kind) in enumerate(arguments):
-        if i < inputs and kind not in ("Tensor", "Optional[Tensor]"):
-            text = "; it takes token ids, not text" if "str" in kind else ""
-            raise usage_error(
-                f"the argument '{name}' of forward() is of type {kind}, but the server gives tensors{text}"
-            )
-        if i >= inputs and not kind.startswith("Optional["):
-            raise usage_error(f"forward() has an argument '{name}' without an input")
-    return lambda *tensors: script(*tensors, *[None] * (len(arguments) - inputs))
 
 
 def _package(request: Request, work: Path, note: Progress) -> dict:
@@ -127,13 +116,13 @@ def _package(request: Request, work: Path, note: Progress) -> dict:
         device = package.loader.get_metadata().get("AOTI_DEVICE_KEY", "cpu")
     except Exception as error:
         raise run_error(f"{request.file} cannot be loaded: {first_line(error)}") from error
-    example = request.example_for(None, device)
+    example = request.example_for(arguments.of_package(package), device)
     if request.batched and not request.example:
         raise usage_error(f"{request.file} is compiled for one batch size: --example FILE has it")
     if any(ANY in spec.shape for spec in example.specs):
         raise usage_error(f"{request.file} is compiled for fixed sizes: give them instead of 'any'")
     batch = example.given[0].shape[0] if request.batched else 0
-    outputs = trial.outputs_of(aoti.quietly(package), example, (batch,))
+    outputs = trial.outputs_of(arguments.call_package(aoti.quietly(package), example.arguments), example, (batch,))
     file = f"model_b{batch}_{device}.pt2"
     shutil.copyfile(request.file, work / file)
     variant = {"format": "aoti", "file": file, "batch": batch, "device": device}
@@ -150,14 +139,3 @@ def _described(variant: dict, example: Example, outputs: list[TensorSpec]) -> di
         "dtype": "float32",
         "resizes": False,
     }
-
-
-def _arguments(script: Any) -> list:
-    """Of forward(), without self."""
-    return script.forward.schema.arguments[1:]
-
-
-def _argument_names(module) -> list[str]:
-    if isinstance(module, torch.jit.ScriptModule):
-        return [argument.name for argument in _arguments(module)]
-    return list(inspect.signature(module.forward).parameters)

@@ -40,8 +40,7 @@ def load_script(path: Path) -> torch.jit.ScriptModule:
         raise usage_error(f"{path} cannot be loaded: {first_line(error)}") from error
     if not hasattr(script, "forward"):
         raise usage_error(f"{path} has no forward()")
-    # A frozen module is not in any mode.
-    return torch.jit.freeze(script.eval()) if hasattr(script, "training") else script
+    return script
 
 
 def load_checkpoint(path: Path, maker: str) -> nn.Module:
