@@ -2,4 +2,4 @@ import sys
 
 from sluice_tools.models.cli import main
 
-sys.exit(main())
+sys.exit(main(in_child=True))

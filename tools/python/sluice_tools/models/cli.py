@@ -8,8 +8,9 @@ import signal
 import sys
 from pathlib import Path
 
+from sluice_tools import child
 from sluice_tools.command import how_to_get, run_command
-from sluice_tools.errors import EXIT_FINE, Parser, usage_error
+from sluice_tools.errors import EXIT_FINE, Parser, run_error, usage_error
 from sluice_tools.models import names, report, tensor_specs
 from sluice_tools.models.store import Store, default_store
 
@@ -235,12 +236,18 @@ def _show(args, store: Store) -> None:
 
 
 def _interrupt(_signal, _frame):
+    for number in (signal.SIGINT, signal.SIGTERM):  # A second one must not end the cleaning up.
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+def _store(args) -> Store:
+    return Store(Path(args.store) if args.store else default_store())
 
 
 def _run(args) -> int:
     signal.signal(signal.SIGTERM, _interrupt)  # says the same as Ctrl-C; run_command() takes it back
-    store = Store(Path(args.store) if args.store else default_store())
+    store = _store(args)
     try:
         {"export": _export, "import": _import, "list": _list, "show": _show}[args.command](args, store)
         return EXIT_FINE
@@ -249,6 +256,22 @@ def _run(args) -> int:
         return 130
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, in_child: bool = False) -> int:
+    """in_child: export and import are done by a child, whose end by a signal is an error like others."""
     args = _parser().parse_args(argv)
-    return run_command("models", lambda: _run(args))
+
+    def work() -> int:
+        return run_command("models", lambda: _run(args))
+
+    if not in_child or args.command not in ("export", "import"):
+        return work()
+    code = child.run(work)
+    return code if code >= 0 else run_command("models", lambda: _ended_by(-code, args))
+
+
+def _ended_by(number: int, args) -> int:
+    _store(args).remove_abandoned()
+    hint = ", as the kernel does if memory is short" if number == signal.SIGKILL else ""
+    raise run_error(
+        f"the {args.command} was ended by {signal.Signals(number).name}{hint}; nothing was left in the store"
+    )

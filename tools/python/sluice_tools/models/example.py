@@ -7,6 +7,7 @@ import torch
 from sluice_tools.errors import first_line, usage_error
 from sluice_tools.models.arguments import Arguments
 from sluice_tools.models.tensor_specs import ANY, TYPES, TensorSpec, shape_text
+from sluice_tools.models.weights import read_file
 
 # The server tries a model with the first of these.
 ANY_SIDES = (64, 48)
@@ -121,9 +122,9 @@ class Example:
 
 def _read(path: Path, device: str) -> dict[str, torch.Tensor] | list[torch.Tensor]:
     try:
-        example = torch.load(path, map_location=device, weights_only=True)
-    except Exception as error:
-        raise usage_error(f"--example {path} cannot be read: {first_line(error)}") from error
+        example = read_file(path, device)
+    except ValueError as error:
+        raise usage_error(f"--example {path} cannot be read: {error}") from error
     if isinstance(example, torch.Tensor):
         example = [example]
     values = list(example.values()) if isinstance(example, dict) else example

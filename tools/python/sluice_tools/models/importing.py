@@ -87,6 +87,8 @@ def _checkpoint(request: Request, work: Path, note: Progress) -> dict:
             script = make()
             torchscript.require_operators(script, linked)
             return _write_script(script, model, example, request, work, note)
+        except OSError:  # a full disk
+            raise
         except Exception as error:
             problems.append(f"{way}, {error if isinstance(error, CommandError) else first_line(error)}")
     raise run_error(f"{request.maker} cannot be made into TorchScript: {'; '.join(problems)}")
@@ -98,7 +100,7 @@ def _write_script(
     """`model`: what the file must compute when it gets the inputs by position, as the server passes them."""
     note("checking")
     torchscript.free_of_devices(script)
-    script.save(str(work / "model.pt"))
+    torchscript.write(script, work / "model.pt")
     served = torch.jit.load(str(work / "model.pt"))
     with torch.jit.optimized_execution(False):
         trial.require_same(served, model, example, request.batches)

@@ -91,6 +91,12 @@ class Store:
             shutil.rmtree(folder, ignore_errors=True)
             os.close(lock)
 
+    def remove_abandoned(self) -> None:
+        """What processes left that were killed, or that a library has ended."""
+        if self.folder.is_dir():
+            with self._locked():
+                self._remove_abandoned()
+
     @contextlib.contextmanager
     def _locked(self):
         """No other export is in such a block meanwhile."""
@@ -122,22 +128,29 @@ class Store:
                 new_keys = {variant_key(variant) for variant in model["variants"]}
                 kept = [v for v in old["variants"] if variant_key(v) not in new_keys]
                 merged["variants"] = kept + model["variants"]
-            target.mkdir(exist_ok=True)
-            for variant in model["variants"]:
-                os.replace(work / variant["file"], target / variant["file"])
-            self._write_model(work, target, merged)
+            draft = self._draft(work, merged)  # The disk may be full: nothing has changed so far.
+            new = not target.exists()
+            try:
+                target.mkdir(exist_ok=True)
+                for variant in model["variants"]:
+                    os.replace(work / variant["file"], target / variant["file"])
+                os.replace(draft, target / "model.json")
+            except BaseException:
+                if new:
+                    shutil.rmtree(target, ignore_errors=True)
+                raise
             self._remove_unnamed(target, merged)
             return merged
 
     @staticmethod
-    def _write_model(work: Path, target: Path, model: dict) -> None:
+    def _draft(work: Path, model: dict) -> Path:
         draft = work / "model.json"
         with draft.open("w") as file:
             json.dump(model, file, indent=2)
             file.write("\n")
             file.flush()
             os.fsync(file.fileno())
-        os.replace(draft, target / "model.json")
+        return draft
 
     @staticmethod
     def _remove_unnamed(target: Path, model: dict) -> None:

@@ -60,7 +60,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def _write(script, model: Model, dtype: torch.dtype, path: Path, resizes: bool) -> dict:
-    script.save(str(path))
+    write(script, path)
     return {
         "format": "torchscript",
         "file": path.name,
@@ -69,6 +69,14 @@ def _write(script, model: Model, dtype: torch.dtype, path: Path, resizes: bool) 
         "batch": "any",
         "resizes": resizes,
     }
+
+
+def write(script: torch.jit.ScriptModule, path: Path) -> None:
+    """By way of memory: torch's own writer ends the process if the disk is full."""
+    try:
+        path.write_bytes(script.save_to_buffer())
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _script(module: nn.Module) -> torch.jit.ScriptModule:

@@ -10,14 +10,14 @@ import torch
 from torch import nn
 
 from sluice_tools.errors import first_line, usage_error
-from sluice_tools.models import weights
+from sluice_tools.models import safetensors, weights
 
 
 def kind_of(path: Path) -> str:
     """torchscript, aoti or checkpoint."""
     if not path.is_file():
         raise usage_error(f"no file {path}")
-    if not zipfile.is_zipfile(path):
+    if safetensors.is_one(path) or not zipfile.is_zipfile(path):
         return "checkpoint"  # as torch before 1.6 wrote them, or nothing that torch knows
     with zipfile.ZipFile(path) as archive:
         parts = [name.split("/") for name in archive.namelist()]
@@ -45,9 +45,9 @@ def load_script(path: Path) -> torch.jit.ScriptModule:
 
 def load_checkpoint(path: Path, maker: str) -> nn.Module:
     """The module that `maker`, MODULE:CALLABLE, makes, with the weights of the file."""
-    weights.read_state(path)  # A file that is none must not run the user's code.
+    state = weights.read_state(path)  # A file that is none must not run the user's code.
     module = _make(maker).eval()
-    weights.load(module, maker, path)
+    weights.load_state(module, maker, state, path)
     return module
 
 
