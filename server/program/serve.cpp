@@ -94,6 +94,7 @@ training::TrainingOptions training_options(const ServeOptions& options, Place pl
   out.store = options.train.store;
   out.wedged_s = options.train.wedged_s;
   const base::Install install = base::Install::of_this_program();
+  out.guard = install.program("trainer-guard");
   out.environment.push_back(python_path(install));
   // On a CPU there is nothing to gate. env finds the interpreter of a job.
   out.wrapper = {"/usr/bin/env"};

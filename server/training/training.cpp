@@ -35,7 +35,10 @@ Training::Training(TrainingOptions options, TrainingEvents events)
       control_(options_.mode, ns(options_.wedged_s)),
       slot_(options_.session),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!options_.store.empty()) store_.emplace(options_.store, options_.python);
+  if (!options_.store.empty()) {
+    store_.emplace(options_.store, options_.python);
+    guard_.emplace(options_.guard);
+  }
   thread_ = std::thread([this] { loop(); });
 }
 
@@ -217,7 +220,9 @@ void Training::launch(Calls& calls) {
   try {
     std::vector<std::string> environment = options_.environment;
     environment.emplace_back("PYTHONUNBUFFERED=1");  // lines come when they are printed
+    environment.push_back(guard_->begin());
     process_.emplace(jobs_.front().command, environment);
+    guard_->follow(process_->pid());
   } catch (const base::RunError& error) {
     jobs_.front().ended_by_us = Status{Code::kInternal, error.what()};
     poke();
@@ -260,6 +265,7 @@ void Training::look_for_stuck(Calls& calls) {
 
 void Training::process_ended(int wait_status, Calls& calls) {
   process_.reset();
+  guard_->end();
   slot_.follow(0);
   epoch_ = 0;
   Job& job = jobs_.front();

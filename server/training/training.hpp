@@ -1,6 +1,7 @@
 #pragma once
 #include <atomic>
 #include <deque>
+#include <filesystem>
 #include <functional>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,7 @@
 #include "base/metrics_text.hpp"
 #include "server/service/service.hpp"
 #include "server/training/control.hpp"
+#include "server/training/guard.hpp"
 #include "server/training/process.hpp"
 #include "server/training/train_store.hpp"
 #include "server/training/trainer.hpp"
@@ -27,6 +29,7 @@ struct TrainingOptions {
   std::string python;  ///< See TrainStore.
   Command wrapper;     ///< Comes before each job's command: `sluice exec ... --`, or nothing.
   std::vector<std::string> environment;  ///< NAME=VALUE, for the jobs.
+  std::filesystem::path guard;           ///< See Guard.
   std::string session;                   ///< Of the board; empty: there is none.
   double wedged_s = 10;  ///< A trainer that has not obeyed an order for so long is ended.
   /// From SIGTERM to SIGKILL; and from there until stop() no longer waits for the process.
@@ -118,6 +121,7 @@ class Training : public Trainer, public Turn {
   Control control_;
   mutable TrainerSlot slot_;
   std::deque<Job> jobs_;  ///< The first one is current.
+  std::optional<Guard> guard_;
   std::optional<Process> process_;
   bool launch_due_ = false;
   std::uint64_t launched_ns_ = 0;
