@@ -136,7 +136,9 @@ class EmptyHttp {
  public:
   explicit EmptyHttp(std::size_t bytes) {
     const json input{{"name", kInput}, {"datatype", kType}, {"shape", {-1, -1}}};
-    metadata_ = http_answer(json{{"inputs", {input}}}.dump(), 0);
+    // Of the server and of each model.
+    const json metadata{{"extensions", {"binary_tensor_data"}}, {"inputs", {input}}};
+    metadata_ = http_answer(metadata.dump(), 0);
     const json output{{"name", kOutput},
                       {"datatype", kType},
                       {"shape", {bytes / sizeof(float)}},

@@ -1,6 +1,9 @@
 // g++ 12 needs <utility> in front of asio.
 #include <utility>
 // Boost.Beast takes most of a minute to compile, so no other file of the client has it.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/executor_work_guard.hpp>
@@ -19,6 +22,9 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
+#include "server/api/json_values.hpp"
+#include "server/api/refusal.hpp"
 #include "server/workload/client.hpp"
 
 namespace sluice::server::workload {
@@ -40,6 +46,7 @@ Code to_code(unsigned status) {
     case 200:
       return Code::kOk;
     case 400:
+    case 422:
       return Code::kInvalidArgument;
     case 401:
       return Code::kUnauthenticated;
@@ -76,17 +83,31 @@ std::string percent_encoded(const std::string& text) {
   return encoded;
 }
 
-json header(const PreparedRequest& request) {
-  json parameters{{"binary_data_output", true}};
+engine::Tensor tensor_of(const Input& input) {
+  const auto* const bytes = reinterpret_cast<const std::byte*>(input.data.data());
+  return {input.name, input.type, input.shape, {bytes, bytes + input.data.size()}};
+}
+
+/// binary: the tensors follow the JSON, by the extension of the protocol. Without it, `data` has
+/// the values, and nothing is asked for that the protocol itself does not have.
+json header(const PreparedRequest& request, bool binary) {
+  json parameters = json::object();
+  if (binary) parameters["binary_data_output"] = true;
   if (request.slo_ms) parameters["slo_ms"] = *request.slo_ms;
   json inputs = json::array();
   for (const Input& input : request.inputs) {
-    inputs.push_back({{"name", input.name},
-                      {"datatype", engine::to_string(input.type)},
-                      {"shape", input.shape},
-                      {"parameters", {{"binary_data_size", input.data.size()}}}});
+    json entry{
+        {"name", input.name}, {"datatype", engine::to_string(input.type)}, {"shape", input.shape}};
+    if (binary) {
+      entry["parameters"] = {{"binary_data_size", input.data.size()}};
+    } else {
+      entry["data"] = api::values_to_json(tensor_of(input));
+    }
+    inputs.push_back(std::move(entry));
   }
-  return {{"parameters", parameters}, {"inputs", inputs}};
+  json made{{"inputs", std::move(inputs)}};
+  if (!parameters.empty()) made["parameters"] = std::move(parameters);
+  return made;
 }
 
 using Response = http::response<http::string_body>;
@@ -97,24 +118,37 @@ struct Message {
   std::string body;
 };
 
+/// `error` by the protocol; FastAPI, which other servers use, has `detail`.
 std::string error_message(const Response& response) {
   const json parsed = json::parse(response.body(), nullptr, false);
   if (parsed.is_object() && parsed.contains("error") && parsed["error"].is_string()) {
     return parsed["error"];
   }
-  return "HTTP " + std::to_string(response.result_int());
+  std::string message = "HTTP " + std::to_string(response.result_int());
+  if (parsed.is_object() && parsed.contains("detail")) {
+    message += ": " + base::json_text(parsed["detail"]).substr(0, 200);
+  }
+  return message;
 }
 
-/// The first output, if the server sent it as binary data. Throws on an answer that makes no sense.
+/// The first output. Nothing if there is none in a form that can be shown. Throws on an answer that
+/// makes no sense.
 std::optional<Output> first_output(const Response& response) {
   const auto json_bytes = response.find(kJsonBytes);
-  if (json_bytes == response.end()) return std::nullopt;
-  const std::size_t begin = std::stoul(std::string(json_bytes->value()));
+  const bool binary = json_bytes != response.end();
+  const std::size_t begin =
+      binary ? std::stoul(std::string(json_bytes->value())) : response.body().size();
   const json parsed = json::parse(response.body().substr(0, begin));
+  if (!binary && parsed.value("outputs", json::array()).empty()) return std::nullopt;
   const json& output = parsed.at("outputs").at(0);
   const auto type = engine::parse_data_type(output.at("datatype").get<std::string>());
-  const std::size_t size = output.at("parameters").at("binary_data_size");
   if (!type) return std::nullopt;
+  if (!binary || output.contains("data")) {
+    const engine::Tensor tensor{"", *type, output.at("shape"), {}};
+    const auto values = api::values_from_json(tensor, output.at("data"));
+    return Output{*type, {reinterpret_cast<const char*>(values.data()), values.size()}};
+  }
+  const std::size_t size = output.at("parameters").at("binary_data_size");
   return Output{*type, response.body().substr(begin, size)};
 }
 
@@ -292,6 +326,10 @@ class HttpClient final : public Client {
     try {
       std::vector<InputSpec> specs;
       const json metadata = json::parse(response.body());
+      if (metadata.at("inputs").empty()) {
+        throw base::RunError(
+            fmt::format("model '{}': the server does not say what it takes", model));
+      }
       for (const json& input : metadata.at("inputs")) {
         specs.push_back(
             input_spec(model, input.at("name"), input.at("datatype"), input.at("shape")));
@@ -303,13 +341,23 @@ class HttpClient final : public Client {
   }
 
   std::size_t prepare(const PreparedRequest& request) override {
-    const std::string json_text = header(request).dump();
+    const bool binary = takes_binary();
     auto message = std::make_unique<Message>();
-    message->body = json_text;
-    for (const Input& input : request.inputs) message->body += input.data;
+    try {
+      message->body = header(request, binary).dump();
+    } catch (const api::Refusal& refusal) {
+      throw base::RunError(fmt::format("model '{}': {}, and the server does not take binary data",
+                                       request.model, refusal.status.message));
+    }
+    std::string headers = "Content-Type: application/json\r\n";
+    if (binary) {
+      headers = fmt::format("Content-Type: application/octet-stream\r\n{}: {}\r\n", kJsonBytes,
+                            message->body.size());
+      for (const Input& input : request.inputs) message->body += input.data;
+    }
     message->head = head("POST", "/v2/models/" + percent_encoded(request.model) + "/infer",
                          message->body.size()) +
-                    kJsonBytes + ": " + std::to_string(json_text.size()) + "\r\n\r\n";
+                    headers + "\r\n";
     messages_.push_back(std::move(message));
     return messages_.size() - 1;
   }
@@ -340,6 +388,9 @@ class HttpClient final : public Client {
     } else if (options_.outputs) {
       try {
         answer.first = first_output(*response);
+      } catch (const api::Refusal& refusal) {
+        answer.code = Code::kInternal;
+        answer.message = "the answer cannot be read: " + refusal.status.message;
       } catch (const std::exception& error) {
         answer.code = Code::kInternal;
         answer.message = std::string("the answer cannot be read: ") + error.what();
@@ -354,6 +405,17 @@ class HttpClient final : public Client {
            "\r\nContent-Length: " + std::to_string(body_bytes) + "\r\n";
   }
 
+  /// Whether the server says that it has the extension for tensors as bytes.
+  bool takes_binary() {
+    if (!binary_) {
+      const json server = json::parse(get("GET", "/v2").body(), nullptr, false);
+      const json extensions = server.is_object() ? server.value("extensions", json()) : json();
+      binary_ =
+          std::find(extensions.begin(), extensions.end(), "binary_tensor_data") != extensions.end();
+    }
+    return *binary_;
+  }
+
   /// Waits for the response.
   Response get(const std::string& method, const std::string& path) {
     // Shared with the handlers, which may outlive a wait that ends early.
@@ -362,7 +424,9 @@ class HttpClient final : public Client {
       std::promise<Response> promise;
     };
     auto shared = std::make_shared<Shared>();
-    shared->message.head = head(method, path, 0) + "\r\n";
+    if (method == "POST") shared->message.body = "{}";
+    shared->message.head =
+        head(method, path, shared->message.body.size()) + "Content-Type: application/json\r\n\r\n";
     auto future = shared->promise.get_future();
     auto exchange = std::make_shared<Exchange>(
         pool_, shared->message, false, [shared](const Response* response, const std::string& why) {
@@ -391,6 +455,7 @@ class HttpClient final : public Client {
   ClientOptions options_;
   Pool pool_;
   asio::executor_work_guard<asio::io_context::executor_type> work_{pool_.context.get_executor()};
+  std::optional<bool> binary_;  ///< Of takes_binary(), once it is known.
   std::vector<std::unique_ptr<Message>> messages_;
   std::thread thread_;
 };

@@ -7,6 +7,7 @@
 
 #include <future>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <thread>
 
@@ -251,6 +252,114 @@ TEST_F(HttpAnswersTest, NamesOfModelsAreEncoded) {
   server_.answer("POST /v2/models/a%20b%2Fc-d_e.f~%C3%A9/infer HTTP/1.1\r\n", reply(200, "{}"));
   EXPECT_EQ(ask().code, Code::kOk) << server_.last_request();
   EXPECT_THAT(server_.last_request(), HasSubstr("\r\nHost: 127.0.0.1\r\n"));
+}
+
+/// A server of the protocol without its extensions, as MLServer: it requires `data` of each input
+/// and the type of the content.
+class StrictServerTest : public HttpAnswersTest {
+ protected:
+  /// The head and the JSON of the request for one tensor of these bytes.
+  std::pair<std::string, nlohmann::json> sent(const std::string& server, engine::DataType type,
+                                              const std::string& bytes,
+                                              std::optional<double> slo_ms = {}) {
+    server_.answer("GET /v2 ", server);
+    client_ = connect_http({"127.0.0.1", server_.port(), true});
+    const auto items = static_cast<std::int64_t>(bytes.size() / engine::size_of(type));
+    request_ = client_->prepare({"m", {{"x", type, {1, items}, bytes}}, slo_ms});
+    EXPECT_EQ(answer_to_infer(reply(200, "{}")).code, Code::kOk);
+    const std::string request = server_.last_request();
+    const auto end = request.find("\r\n\r\n");
+    return {request.substr(0, end + 2), nlohmann::json::parse(request.substr(end + 4))};
+  }
+
+  template <class Value>
+  static std::string bytes_of(const std::vector<Value>& values) {
+    return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Value)};
+  }
+};
+
+TEST_F(StrictServerTest, GetsWhatTheProtocolItselfHas) {
+  for (const std::string& server :
+       {reply(200, R"({"name": "mlserver", "version": "1.7", "extensions": []})"),
+        reply(200, R"({"name": "x", "extensions": ["statistics"]})"),
+        reply(200, R"({"name": "x"})"), reply(200, R"({"extensions": null})"),
+        reply(200, R"({"extensions": "binary_tensor_data"})"), reply(200, "[]"),
+        reply(200, "<html>"), reply(404, "")}) {
+    const auto [head, body] =
+        sent(server, engine::DataType::kFp32, bytes_of<float>({0.5, 0.25}), 30);
+    EXPECT_THAT(head, HasSubstr("\r\nContent-Type: application/json\r\n")) << server;
+    EXPECT_EQ(head.find("Inference-Header"), std::string::npos) << server;
+    EXPECT_EQ(body, nlohmann::json::parse(R"({"inputs": [{"name": "x", "datatype": "FP32",
+        "shape": [1, 2], "data": [0.5, 0.25]}], "parameters": {"slo_ms": 30.0}})"))
+        << server;
+  }
+}
+
+TEST_F(StrictServerTest, GetsTheValuesOfEachType) {
+  using engine::DataType;
+  const std::string plain = reply(200, R"({"extensions": []})");
+  const auto data = [&](DataType type, const std::string& bytes) {
+    return sent(plain, type, bytes).second["inputs"][0]["data"].dump();
+  };
+  EXPECT_EQ(data(DataType::kInt64, bytes_of<std::int64_t>({-1, 1LL << 60})),
+            "[-1,1152921504606846976]");
+  EXPECT_EQ(data(DataType::kInt32, bytes_of<std::int32_t>({-7, 7})), "[-7,7]");
+  EXPECT_EQ(data(DataType::kUint8, bytes_of<std::uint8_t>({0, 255})), "[0,255]");
+  EXPECT_EQ(data(DataType::kBool, bytes_of<std::uint8_t>({0, 1})), "[false,true]");
+  EXPECT_EQ(data(DataType::kFp64, bytes_of<double>({0.125})), "[0.125]");
+  EXPECT_FALSE(sent(plain, DataType::kInt8, "a").second.contains("parameters"));
+}
+
+TEST_F(StrictServerTest, IsToldInOneLineThatATypeHasNoValuesInJson) {
+  server_.answer("GET /v2 ", reply(200, R"({"extensions": []})"));
+  try {
+    (void)client_->prepare({"m", {{"x", engine::DataType::kFp16, {1, 1}, "ab"}}, {}});
+    FAIL() << "sent something";
+  } catch (const base::RunError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("model 'm': "));
+    EXPECT_THAT(error.what(), HasSubstr("does not take binary data"));
+  }
+}
+
+TEST_F(StrictServerTest, AServerWithTheExtensionGetsBytes) {
+  const std::string bytes = bytes_of<float>({0.5});
+  server_.answer("GET /v2 ", reply(200, R"({"extensions": ["statistics", "binary_tensor_data"]})"));
+  client_ = connect_http({"127.0.0.1", server_.port(), true});
+  request_ = client_->prepare({"m", {{"x", engine::DataType::kFp32, {1, 1}, bytes}}, {}});
+  EXPECT_EQ(answer_to_infer(reply(200, "{}")).code, Code::kOk);
+  const std::string request = server_.last_request();
+  EXPECT_THAT(request, HasSubstr("\r\nContent-Type: application/octet-stream\r\n"));
+  EXPECT_THAT(request, HasSubstr("\r\nInference-Header-Content-Length: "));
+  EXPECT_THAT(request, HasSubstr(R"("parameters":{"binary_data_size":4})"));
+  EXPECT_THAT(request, HasSubstr(R"("binary_data_output":true)"));
+  EXPECT_THAT(request, testing::EndsWith(bytes));
+}
+
+TEST_F(StrictServerTest, ItsAnswersAreRead) {
+  const auto first = [&](const std::string& output) {
+    return answer_to_infer(reply(200, R"({"model_name": "m", "outputs": [)" + output + "]}")).first;
+  };
+  EXPECT_EQ(first(R"({"name": "y", "datatype": "INT32", "shape": [1, 2], "data": [[3, 4]]})")->data,
+            bytes_of<std::int32_t>({3, 4}));
+  EXPECT_FALSE(first(""));
+  const Answer wrong = answer_to_infer(
+      reply(200, R"({"outputs": [{"datatype": "INT32", "shape": [2], "data": ["a", 1]}]})"));
+  EXPECT_EQ(wrong.code, Code::kInternal);
+  EXPECT_THAT(wrong.message, HasSubstr("the answer cannot be read: "));
+}
+
+// Prevents: "HTTP 422" for all that a server of FastAPI has to say.
+TEST_F(StrictServerTest, ItsRefusalsSayWhy) {
+  const Answer answer = answer_to_infer(reply(
+      422, R"({"detail": [{"loc": ["body", "inputs", 0, "data"], "msg": "field required"}]})"));
+  EXPECT_EQ(answer.code, Code::kInvalidArgument);
+  EXPECT_THAT(answer.message, HasSubstr("HTTP 422: "));
+  EXPECT_THAT(answer.message, HasSubstr("field required"));
+}
+
+TEST_F(StrictServerTest, AModelWithoutInputsIsOneLine) {
+  server_.answer("GET /v2/models/m ", reply(200, R"({"name": "m", "inputs": []})"));
+  EXPECT_EQ(inputs_fault(), "model 'm': the server does not say what it takes");
 }
 
 }  // namespace
