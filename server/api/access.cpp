@@ -18,7 +18,7 @@ namespace {
 
 using base::UsageError;
 
-constexpr std::string_view kScheme = "bearer ";
+constexpr std::string_view kScheme = "bearer";
 
 /// Takes the same time wherever the two differ.
 bool same(std::string_view one, std::string_view other) {
@@ -26,14 +26,14 @@ bool same(std::string_view one, std::string_view other) {
 }
 
 bool has_token(const std::vector<std::string>& tokens, std::string_view authorization) {
-  if (authorization.size() <= kScheme.size()) return false;
+  if (authorization.size() <= kScheme.size() || authorization[kScheme.size()] != ' ') return false;
   for (std::size_t i = 0; i < kScheme.size(); ++i) {
     if (std::tolower(static_cast<unsigned char>(authorization[i])) != kScheme[i]) return false;
   }
+  // One blank or more (RFC 6750, 2.1).
+  const std::string_view given = base::trimmed(authorization.substr(kScheme.size()));
   bool found = false;
-  for (const std::string& token : tokens) {
-    found |= same(token, authorization.substr(kScheme.size()));
-  }
+  for (const std::string& token : tokens) found |= same(token, given);
   return found;
 }
 
@@ -102,7 +102,10 @@ Status check_access(const Access& access, Right right, std::string_view authoriz
 std::vector<std::string> read_tokens(const std::string& file) {
   constexpr std::string_view kWhat = "token file";
   check_private(kWhat, file);
-  std::istringstream in(read_file(kWhat, file));
+  std::string text = read_file(kWhat, file);
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // of editors on Windows
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  std::istringstream in(text);
   std::vector<std::string> tokens;
   for (std::string line; std::getline(in, line);) {
     const std::string_view token = base::trimmed(line);

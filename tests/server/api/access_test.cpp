@@ -51,6 +51,34 @@ TEST_F(AccessFiles, TokensAreReadFromAPrivateFile) {
   EXPECT_EQ(read_tokens(path), (std::vector<std::string>{kToken, other}));
 }
 
+// Prevents: a token of a file from an editor on Windows, which no client can send.
+TEST_F(AccessFiles, AByteOrderMarkAndCarriageReturnsAreNoPartOfAToken) {
+  for (const char* const begin : {"", "# ours\r\n", "\r\n"}) {
+    const std::string path = file("bom", "\xEF\xBB\xBF" + (begin + kToken) + "\r\n");
+    EXPECT_EQ(read_tokens(path), std::vector<std::string>{kToken}) << begin;
+  }
+}
+
+TEST(Access, TheSchemeAndTheTokenHaveBlanksBetweenThem) {
+  const Access access{true, {kToken}};
+  const auto code = [&](const std::string& header) {
+    return check_access(access, Right::kUse, header).code;
+  };
+  for (const char* const good : {"Bearer ", "bearer  ", "BEARER     "}) {
+    EXPECT_EQ(code(good + kToken), Code::kOk) << good;
+    EXPECT_EQ(code(good + kToken + " "), Code::kOk) << good;
+  }
+  for (const char* const bad :
+       {"", "Bearer", "Bearer\t", "Bearerx ", "Basic ", " Bearer ", "Bearer x "}) {
+    EXPECT_EQ(code(bad + kToken), Code::kUnauthenticated) << bad;
+  }
+  for (const char* const none : {"", "Bearer", "Bearer ", "Bearer   "}) {
+    EXPECT_EQ(code(none), Code::kUnauthenticated) << none;
+  }
+  EXPECT_EQ(code("Bearer " + kToken + "0"), Code::kUnauthenticated);
+  EXPECT_EQ(code("Bearer " + kToken.substr(1)), Code::kUnauthenticated);
+}
+
 // Prevents: a token that every user of the machine can read, or guess.
 TEST_F(AccessFiles, AnUnfitTokenFileIsRefused) {
   const auto refusal = [](const std::string& path) {
