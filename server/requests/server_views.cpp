@@ -57,17 +57,21 @@ std::optional<ModelMetadata> Server::metadata(const std::string& name,
   return metadata;
 }
 
+/// Of all that repository() lists: what is unloaded keeps its counts, what was never loaded has
+/// none.
 std::optional<std::vector<ModelStatistics>> Server::statistics(const std::string& name) const {
   const std::shared_lock lock(mutex_);
   std::vector<ModelStatistics> all;
+  const Version never;
+  const auto add = [&](const std::string& known, std::uint64_t number, const Version& version) {
+    all.push_back(version.statistics ? version.statistics->read() : ModelStatistics{});
+    all.back().name = known;
+    all.back().version = std::to_string(number);
+  };
   for (const auto& [known, entry] : entries_) {
     if (!name.empty() && known != name) continue;
-    for (const auto& [number, version] : entry.versions) {
-      if (version.replicas.empty()) continue;
-      all.push_back(version.statistics->read());
-      all.back().name = known;
-      all.back().version = std::to_string(number);
-    }
+    for (const auto& [number, version] : entry.versions) add(known, number, version);
+    if (entry.versions.empty()) add(known, 1, never);
   }
   if (!name.empty() && all.empty()) return std::nullopt;
   return all;

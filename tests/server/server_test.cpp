@@ -1,6 +1,9 @@
 // The server behind its protocols: every request is answered once, whatever happens around it.
 #include "tests/server/server_test.hpp"
 
+#include <map>
+#include <random>
+
 #include "tests/support/eventually.hpp"
 
 namespace sluice::server {
@@ -17,6 +20,34 @@ TEST_F(ServerTest, AnswersWithTheOutputOfTheRequest) {
   EXPECT_TRUE(answer.status.ok()) << answer.status.message;
   EXPECT_THAT(answer.values, ElementsAre(2, 3));
   EXPECT_EQ(server_->statistics("a")->front().inference_count, 1u);
+}
+
+// Prevents: 404 for the statistics of a model that is unloaded, whose counts /metrics still has.
+TEST_F(ServerTest, StatisticsAreOfWhatTheRepositoryLists) {
+  start({model("a"), model("b")});
+  std::map<std::string, std::uint64_t> asked{{"a", 0}, {"b", 0}};
+  std::mt19937 random(1);
+  for (int i = 0; i < 60; ++i) {
+    const std::string name = random() % 2 == 0 ? "a" : "b";
+    switch (random() % 3) {
+      case 0:
+        EXPECT_TRUE(server_->unload(name).ok());
+        break;
+      case 1:
+        EXPECT_TRUE(server_->load(name).ok());
+        break;
+      default:
+        asked[name] += ask(name).wait().status.ok() ? 1 : 0;
+    }
+    EXPECT_EQ(server_->statistics("")->size(), server_->repository().size());
+    for (const auto& [model, count] : asked) {
+      const auto found = server_->statistics(model);
+      ASSERT_TRUE(found) << model;
+      EXPECT_EQ(found->front().inference_count, count) << model;
+    }
+  }
+  EXPECT_GT(asked["a"] + asked["b"], 0U);
+  EXPECT_FALSE(server_->statistics("c"));
 }
 
 TEST_F(ServerTest, AFailedStepAnswersTheWholeBatchAndNoOther) {
