@@ -19,6 +19,7 @@
 #include "server/api/colserve_service.hpp"
 #include "server/api/generic_calls.hpp"
 #include "server/api/grpc_status.hpp"
+#include "server/api/grpc_tls.hpp"
 #include "server/api/health.hpp"
 #include "server/api/infer_call.hpp"
 #include "server/api/kserve_service.hpp"
@@ -31,16 +32,6 @@ namespace {
 /// Of the headers of a call before gRPC ends its connection.
 constexpr int kMostMetadataBytes = 1 << 20;
 static_assert(kMostMetadataBytes > static_cast<int>(kMaxMetadataBytes));
-
-std::shared_ptr<grpc::ServerCredentials> credentials(const Tls& tls) {
-  if (!tls.on()) return grpc::InsecureServerCredentials();
-  grpc::SslServerCredentialsOptions options(
-      tls.client_ca.empty() ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
-                            : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.pem_root_certs = tls.client_ca;
-  options.pem_key_cert_pairs.push_back({tls.key, tls.certificate});
-  return grpc::SslServerCredentials(options);
-}
 
 /// gRPC reports to stderr what the caller learns anyway, such as a port in use. protobuf writes a
 /// line for each damaged message, so clients could fill a log. GRPC_VERBOSITY brings the lines
@@ -77,7 +68,8 @@ class PublishedColserve final : public ::ColServe::WithGenericMethod_GetServerSt
 
 struct GrpcServer::Parts {
   Parts(Service& service, const Options& options)
-      : access(options.access),
+      : tls(options.tls),
+        access(options.access),
         kserve(service, workers, access),
         colserve(service, access),
         published(colserve),
@@ -105,6 +97,7 @@ struct GrpcServer::Parts {
     return methods;
   }
 
+  GrpcTls tls;
   const Access access;
   Activity activity;
   Workers workers;
@@ -126,7 +119,7 @@ GrpcServer::GrpcServer(Service& service, const Options& options)
   const std::string address = resolve_address(options.address, "grpc");
   const std::string endpoint = endpoint_text(address, options.port);
   grpc::ServerBuilder builder;
-  builder.AddListeningPort(endpoint, credentials(options.tls), &parts_->port);
+  builder.AddListeningPort(endpoint, parts_->tls.credentials(), &parts_->port);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_request_bytes));
   // A message is counted when it is complete; until then gRPC holds its bytes. A call of the
   // synchronous API has a thread, also while its client does not read the answer.
@@ -170,6 +163,8 @@ GrpcServer::GrpcServer(Service& service, const Options& options)
 GrpcServer::~GrpcServer() { stop(std::chrono::milliseconds(0)); }
 
 int GrpcServer::port() const { return parts_->port; }
+
+void GrpcServer::set_tls(const Tls& tls) { parts_->tls.set(tls); }
 
 void GrpcServer::finish(std::chrono::steady_clock::time_point until) {
   using std::chrono::milliseconds;

@@ -43,6 +43,8 @@ class GrpcServer {
 
   /// 0: a unix socket.
   [[nodiscard]] int port() const;
+  /// For connections from now on, of a server that has TLS.
+  void set_tls(const Tls& tls);
   /// Ends the server: when all inferences are answered and none has come for a second, or shortly
   /// before `until`. Other calls have a second or two to end. gRPC cuts those that come in the
   /// moment of stop(), so clients should have gone elsewhere.

@@ -188,6 +188,12 @@ class HttpServer::Parts {
 
   [[nodiscard]] int port() const { return port_; }
 
+  void set_tls(const Tls& tls) {
+    // Connections that are open keep OpenSSL's part of the old context.
+    auto made = std::make_shared<std::optional<asio::ssl::context>>(tls_context(tls));
+    asio::post(listener_.executor(), [this, made] { tls_ = std::move(*made); });
+  }
+
   void leave() { connections_.leave(); }
 
   bool finish(steady_clock::time_point until) {
@@ -285,6 +291,8 @@ HttpServer::HttpServer(Service& service, const Options& options)
 HttpServer::~HttpServer() { stop(milliseconds(0)); }
 
 int HttpServer::port() const { return parts_->port(); }
+
+void HttpServer::set_tls(const Tls& tls) { parts_->set_tls(tls); }
 
 void HttpServer::leave() { parts_->leave(); }
 

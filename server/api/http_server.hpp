@@ -22,6 +22,9 @@ class HttpServer {
 
   /// 0: a unix socket.
   [[nodiscard]] int port() const;
+  /// For connections from now on, of a server that has TLS. Throws std::exception if OpenSSL takes
+  /// no such certificate; the one of before then stays.
+  void set_tls(const Tls& tls);
   /// From now on each response ends its connection. New connections are still served.
   void leave();
   /// As leave(), without new connections. When no open connection has had a request for a second,

@@ -1,26 +1,16 @@
 #include "server/figures/outcomes.hpp"
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.hpp"
-#include "base/error.hpp"
 #include "base/json_text.hpp"
 #include "server/figures/statistics.hpp"
 
 namespace sluice::server {
 
-Outcomes::Outcomes(const std::string& log) {
-  if (!log.empty()) log_.emplace(log);
-}
+namespace {
 
-void Outcomes::add(const Outcome& outcome) {
-  const std::lock_guard lock(mutex_);
-  ++counts_[{outcome.model, outcome.version, outcome.code, outcome.reason}];
-  if (log_) log(outcome);
-}
-
-void Outcomes::log(const Outcome& outcome) {
+std::string line_of(const Outcome& outcome) {
   const nlohmann::ordered_json line{
       {"time", static_cast<double>(base::clock_ns(CLOCK_REALTIME) / 1'000'000) / 1e3},
       {"model", outcome.model},
@@ -31,13 +21,22 @@ void Outcomes::log(const Outcome& outcome) {
       {"id", outcome.id},
       {"traceparent", outcome.trace},
   };
-  try {
-    log_->write(base::json_text(line) + "\n");
-  } catch (const base::RunError& error) {
-    // A full disk must not end the server.
-    std::fprintf(stderr, "sluice serve: %s; the access log ends\n", error.what());
-    log_.reset();
-  }
+  return base::json_text(line) + "\n";
+}
+
+}  // namespace
+
+Outcomes::Outcomes(const std::string& log) : log_(log, "sluice serve: the access log") {}
+
+void Outcomes::add(const Outcome& outcome) {
+  const std::lock_guard lock(mutex_);
+  ++counts_[{outcome.model, outcome.version, outcome.code, outcome.reason}];
+  if (log_.on()) log_.write(line_of(outcome));
+}
+
+void Outcomes::reopen() {
+  const std::lock_guard lock(mutex_);
+  log_.reopen();
 }
 
 void Outcomes::write(base::MetricsText& out) const {

@@ -2,7 +2,6 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <tuple>
 
@@ -31,16 +30,16 @@ class Outcomes {
   explicit Outcomes(const std::string& log);
 
   void add(const Outcome& outcome);
+  /// After the log was rotated.
+  void reopen();
   void write(base::MetricsText& out) const;
 
  private:
   using Key = std::tuple<std::string, std::string, Code, std::string_view>;
 
-  void log(const Outcome& outcome);
-
   mutable std::mutex mutex_;
   std::map<Key, std::uint64_t> counts_;
-  std::optional<base::LineFile> log_;
+  base::Log log_;
 };
 
 }  // namespace sluice::server

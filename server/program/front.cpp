@@ -36,11 +36,21 @@ Front::Door Front::door_of(const ServeOptions& options, const AddressOptions& ad
   Door door;
   door.access.control = control;
   if (!address.token_file.empty()) door.access.tokens = api::read_tokens(address.token_file);
-  // The kernel knows who is at the other end of a unix socket.
-  if (!options.tls.certificate.empty() && !api::is_unix(address.listen)) {
-    door.tls = api::read_tls(options.tls.certificate, options.tls.key, options.tls.client_ca);
-  }
+  door.tls = tls_of(options, address.listen);
   return door;
+}
+
+api::Tls Front::tls_of(const ServeOptions& options, const std::string& listen) {
+  // The kernel knows who is at the other end of a unix socket.
+  if (options.tls.certificate.empty() || api::is_unix(listen)) return {};
+  return api::read_tls(options.tls.certificate, options.tls.key, options.tls.client_ca);
+}
+
+void Front::read_tls_again(const ServeOptions& options) {
+  const api::Tls tls = tls_of(options, listen);
+  if (!tls.on()) return;
+  http.set_tls(tls);
+  grpc.set_tls(tls);
 }
 
 Front::Front(Server& server, const ServeOptions& options, const AddressOptions& address,

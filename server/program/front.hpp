@@ -15,6 +15,9 @@ namespace sluice::server {
 struct Front {
   Front(Server& server, const ServeOptions& options, const AddressOptions& address, bool control);
 
+  /// Reads the files of TLS again. Throws if they cannot be used; those of before then stay.
+  void read_tls_again(const ServeOptions& options);
+
   [[nodiscard]] std::string grpc_text() const { return text(grpc.port(), "grpc"); }
   [[nodiscard]] std::string http_text() const { return text(http.port(), "http"); }
 
@@ -26,6 +29,7 @@ struct Front {
   struct Door;
   Front(Server& server, const ServeOptions& options, const AddressOptions& address,
         const Door& door);
+  static api::Tls tls_of(const ServeOptions& options, const std::string& listen);
   static Door door_of(const ServeOptions& options, const AddressOptions& address, bool control);
   static api::GrpcServer::Options grpc_options(const ServeOptions& options,
                                                const AddressOptions& address, const Door& door);

@@ -19,6 +19,7 @@
 #include "base/clock.hpp"
 #include "base/signal_fd.hpp"
 #include "server/memory/memory_options.hpp"
+#include "server/program/early_end.hpp"
 #include "server/program/front.hpp"
 
 namespace sluice::server {
@@ -187,6 +188,7 @@ class Life {
                  })}),
         data_(server_, options, options.data, options.allow_control) {
     if (!options.control.listen.empty()) control_.emplace(server_, options, options.control, true);
+    starting_.reset();
   }
 
   int run() {
@@ -283,7 +285,22 @@ class Life {
     }
   }
 
+  /// SIGHUP: the usual order of those who rotate logs and renew certificates.
+  void reload() {
+    say("SIGHUP: opens its logs again, and reads its certificates again");
+    server_.reopen_logs();
+    for (Front* const front : fronts()) {
+      try {
+        front->read_tls_again(options_);
+      } catch (const std::exception& error) {
+        say(fmt::format("{}; {} goes on with the certificate of before", error.what(),
+                        front->listen));
+      }
+    }
+  }
+
   void handle_signal(int signal) {
+    if (signal == SIGHUP) return reload();
     if (draining_) {
       say("a second signal: ends at once");
       std::fflush(nullptr);
@@ -363,7 +380,8 @@ class Life {
   }
 
   const ServeOptions& options_;
-  base::SignalFd signals_{SIGINT, SIGTERM};  // before any thread
+  base::SignalFd signals_{SIGINT, SIGTERM, SIGHUP};  // before any thread
+  std::optional<EarlyEnd> starting_{std::in_place, signals_};
   Events events_;
   Engines engines_;
   training::Training training_;

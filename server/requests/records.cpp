@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.hpp"
-#include "base/error.hpp"
 #include "base/json_text.hpp"
 
 namespace sluice::server {
@@ -70,9 +68,9 @@ nlohmann::ordered_json record_of(const Execution& execution, const Pending& pend
 }  // namespace
 
 Records::Records(const std::string& file, std::string policy, std::string device)
-    : policy_(std::move(policy)), device_(std::move(device)) {
-  if (!file.empty()) file_.emplace(file);
-}
+    : file_(file, "sluice serve: the records"),
+      policy_(std::move(policy)),
+      device_(std::move(device)) {}
 
 void Records::set_policy(std::string policy) {
   const std::lock_guard lock(mutex_);
@@ -80,21 +78,20 @@ void Records::set_policy(std::string policy) {
 }
 
 void Records::write(const Execution& execution, const Pending& pending, const Status& status) {
-  const std::lock_guard lock(mutex_);  // also for file_: another thread may give it up
-  if (!file_) return;
+  if (!file_.on()) return;
+  const std::lock_guard lock(mutex_);
   auto record = record_of(execution, pending, status);
   const int gpu = execution.model->gpu();
   record["device"] = gpu == kNoGpu ? "cpu" : device_;
   record["gpu"] = gpu == kNoGpu ? nlohmann::ordered_json() : nlohmann::ordered_json(gpu);
   record["tag"] = policy_;
   // An id of a client may be any bytes.
-  try {
-    file_->write(base::json_text(record) + "\n");
-  } catch (const base::RunError& error) {
-    // A full disk must not end the server.
-    std::fprintf(stderr, "sluice serve: %s; no more records are written\n", error.what());
-    file_.reset();
-  }
+  file_.write(base::json_text(record) + "\n");
+}
+
+void Records::reopen() {
+  const std::lock_guard lock(mutex_);
+  file_.reopen();
 }
 
 std::string batch_line(const Execution& execution, std::uint64_t output_ns, std::uint64_t now_ns) {

@@ -1,7 +1,6 @@
 #pragma once
 #include <cstdint>
 #include <mutex>
-#include <optional>
 #include <string>
 
 #include "base/output.hpp"
@@ -17,11 +16,13 @@ class Records {
   Records(const std::string& file, std::string policy, std::string device);
 
   void set_policy(std::string policy);
+  /// After the file was rotated.
+  void reopen();
   void write(const Execution& execution, const Pending& pending, const Status& status);
 
  private:
   std::mutex mutex_;
-  std::optional<base::LineFile> file_;
+  base::Log file_;
   std::string policy_;
   std::string device_;
 };

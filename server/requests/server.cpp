@@ -217,6 +217,11 @@ void Server::refused(const std::string& model, const Status& status) {
   outcomes_.add({known ? model : "", "", status.code, status.reason, "", ""});
 }
 
+void Server::reopen_logs() {
+  records_.reopen();
+  outcomes_.reopen();
+}
+
 std::shared_ptr<Cancellation> Server::infer(Request request, Done done) {
   Status status;
   if (!answers())

@@ -90,6 +90,8 @@ class Server : public Service {
   Status stop_training(const std::string& job, const std::string& id) override;
   std::string scheduler() const override;
   Status set_scheduler(const std::string& name) override;
+  /// After the records and the access log were rotated.
+  void reopen_logs();
   nlohmann::json status() const override;
   std::string metrics() const override;
   void shut_down() override;
