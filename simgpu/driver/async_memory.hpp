@@ -17,6 +17,8 @@ class AsyncMemory {
   // unused: whether the stream has done what came before.
   void free_after(std::uint64_t address, std::function<bool()> unused);
   void free_what_is_unused();
+  // Whether a stream will free it. Its program must not free it again.
+  [[nodiscard]] bool is_freed(std::uint64_t address);
 
  private:
   struct Pending {

@@ -55,15 +55,21 @@ const std::map<int, int>& attributes() {
 CUresult device_uuid(CUuuid* uuid, CUdevice dev) {
   return with_device(dev, [&](unsigned physical) {
     if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    static_assert(sluice::base::kSimulatedUuid.size() == 15);  // the last byte is the device number
-    std::memcpy(uuid->bytes, sluice::base::kSimulatedUuid.data(),
-                sluice::base::kSimulatedUuid.size());
-    uuid->bytes[15] = static_cast<char>(physical + 1);
+    const auto bytes = uuid_of(physical);
+    std::memcpy(uuid->bytes, bytes.data(), bytes.size());
     return CUDA_SUCCESS;
   });
 }
 
 }  // namespace
+
+std::array<std::uint8_t, 16> sluice::simgpu::uuid_of(unsigned device) {
+  static_assert(sluice::base::kSimulatedUuid.size() == 15);  // the last byte is the device number
+  std::array<std::uint8_t, 16> uuid{};
+  std::copy(sluice::base::kSimulatedUuid.begin(), sluice::base::kSimulatedUuid.end(), uuid.begin());
+  uuid[15] = static_cast<std::uint8_t>(device + 1);
+  return uuid;
+}
 
 CUresult cuDeviceGetCount(int* count) {
   if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;

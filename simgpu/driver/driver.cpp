@@ -2,13 +2,40 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <map>
+#include <optional>
+#include <string_view>
+
+#include "base/processes.hpp"
 
 namespace sluice::simgpu {
 namespace {
 
-// CUDA_VISIBLE_DEVICES: ordinals up to the first invalid one, as the real driver reads it.
+// The UUID of a device as nvidia-smi writes it, or as much of it as names only this one.
+std::optional<unsigned> find_by_uuid(std::string_view start, unsigned count) {
+  std::optional<unsigned> found;
+  for (unsigned i = 0; i < count; ++i) {
+    if (!base::format_uuid(uuid_of(i)).starts_with(start)) continue;
+    if (found) return std::nullopt;
+    found = i;
+  }
+  return found;
+}
+
+std::optional<unsigned> find_device(std::string_view name, unsigned count) {
+  if (name.starts_with("GPU-")) return find_by_uuid(name, count);
+  unsigned ordinal = 0;
+  const char* const end = name.data() + name.size();
+  const auto read = std::from_chars(name.data(), end, ordinal);
+  const bool is_number = read.ec == std::errc{} && read.ptr == end;
+  return is_number && ordinal < count ? std::optional(ordinal) : std::nullopt;
+}
+
+// CUDA_VISIBLE_DEVICES: ordinals and UUIDs up to the first invalid one, as the real driver reads
+// it.
 std::vector<unsigned> visible_devices(unsigned count) {
   std::vector<unsigned> visible;
   const char* list = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -16,13 +43,12 @@ std::vector<unsigned> visible_devices(unsigned count) {
     for (unsigned i = 0; i < count; ++i) visible.push_back(i);
     return visible;
   }
-  for (const char* at = list; *at >= '0' && *at <= '9';) {
-    char* end = nullptr;
-    const unsigned long ordinal = std::strtoul(at, &end, 10);
-    if (ordinal >= count) break;
-    visible.push_back(static_cast<unsigned>(ordinal));
-    if (*end != ',') break;
-    at = end + 1;
+  for (std::string_view rest = list; !rest.empty();) {
+    const std::string_view name = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(name.size() + 1, rest.size()));
+    const std::optional<unsigned> device = find_device(name, count);
+    if (!device) break;
+    visible.push_back(*device);
   }
   return visible;
 }

@@ -1,7 +1,9 @@
 // The only global object of the library: devices, contexts, and all objects behind handles.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -68,6 +70,9 @@ struct Driver {
   HandleTable<CUstream, Stream> streams{0x54};
   HandleTable<CUevent, Event> events{0x55};
 };
+
+// Of the device with this number in the GPU process.
+std::array<std::uint8_t, 16> uuid_of(unsigned device);
 
 // Never destroyed: other threads may be inside a call when the process exits.
 Driver& driver();

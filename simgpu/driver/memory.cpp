@@ -63,8 +63,8 @@ CUresult Memory::allocate(const Context& context, MemoryKind kind, std::size_t b
   if (!mapping) return CUDA_ERROR_OUT_OF_MEMORY;
   at = reinterpret_cast<std::uint64_t>(mapping.get());
   if (!map_on_gpu(at, rounded, 0, file.get())) return CUDA_ERROR_OUT_OF_MEMORY;
-  blocks_.insert_or_assign(at,
-                           Block{kind, rounded, context.id, std::move(mapping), std::move(taken)});
+  blocks_.insert_or_assign(
+      at, Block{kind, rounded, context.id, std::move(mapping), std::move(taken), context.device});
   return CUDA_SUCCESS;
 }
 
@@ -93,8 +93,17 @@ CUresult Memory::register_host(const Context& context, std::uint64_t address, st
     return connection_.lost() ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_NOT_SUPPORTED;
   }
   if (!map_on_gpu(address, bytes, pages.offset, pages.file.get())) return CUDA_ERROR_UNKNOWN;
-  blocks_.insert_or_assign(address, Block{MemoryKind::kRegistered, bytes, context.id, {}, {}});
+  blocks_.insert_or_assign(address, Block{MemoryKind::kRegistered, bytes, context.id, {}, {}, 0});
   return CUDA_SUCCESS;
+}
+
+std::uint64_t Memory::async_bytes(CUdevice device) {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t sum = 0;
+  for (const auto& [address, block] : blocks_) {
+    if (block.kind == MemoryKind::kAsync && block.device == device) sum += block.bytes;
+  }
+  return sum;
 }
 
 void Memory::forget_context(std::uint32_t context) {
@@ -125,7 +134,7 @@ CUresult Memory::add_mapped(std::uint64_t address, std::size_t bytes, int file) 
   const std::lock_guard lock(mutex_);
   if (!map_on_gpu(address, bytes, 0, file)) return CUDA_ERROR_OUT_OF_MEMORY;
   constexpr std::uint32_t kNoContext = 0;  // outlives them all
-  blocks_.insert_or_assign(address, Block{MemoryKind::kMapped, bytes, kNoContext, {}, {}});
+  blocks_.insert_or_assign(address, Block{MemoryKind::kMapped, bytes, kNoContext, {}, {}, 0});
   return CUDA_SUCCESS;
 }
 

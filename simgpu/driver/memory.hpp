@@ -39,6 +39,8 @@ class Memory {
   // Makes physical device memory known to the GPU process, and forgets it. `file` has the bytes.
   CUresult add_mapped(std::uint64_t address, std::size_t bytes, int file);
   void remove_mapped(std::uint64_t address);
+  // What streams have allocated on the device with this ordinal.
+  std::uint64_t async_bytes(CUdevice device);
   void forget_context(std::uint32_t context);
   // Whether the GPU process can read private memory of this process, which has a byte at the
   // address. It cannot if it belongs to another user. Makes a request.
@@ -59,6 +61,7 @@ class Memory {
     std::uint32_t context = 0;
     Mapping mapping;
     DeviceMemory taken;
+    CUdevice device = 0;
   };
   bool map_on_gpu(std::uint64_t address, std::uint64_t bytes, std::uint64_t offset, int file);
   void unmap_on_gpu(std::uint64_t address);

@@ -32,7 +32,12 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
     if (const CUresult unsafe = check_unsafe_call(); unsafe != CUDA_SUCCESS) return unsafe;
     if (dptr == 0) return CUDA_SUCCESS;
     const CUresult status = drain(context);
-    return status == CUDA_SUCCESS ? driver().memory.free(MemoryKind::kDevice, dptr) : status;
+    if (status != CUDA_SUCCESS) return status;
+    driver().async_memory.free_what_is_unused();
+    const Memory::Found found = driver().memory.find(dptr);
+    const bool by_stream = found.known && found.kind == MemoryKind::kAsync;
+    if (by_stream && driver().async_memory.is_freed(dptr)) return CUDA_ERROR_INVALID_VALUE;
+    return driver().memory.free(by_stream ? MemoryKind::kAsync : MemoryKind::kDevice, dptr);
   });
 }
 

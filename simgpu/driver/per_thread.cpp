@@ -29,6 +29,10 @@ CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, uns
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
   return cuMemAllocAsync(dptr, bytesize, per_thread(hStream));
 }
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
+                                      CUstream hStream) {
+  return cuMemAllocFromPoolAsync(dptr, bytesize, pool, per_thread(hStream));
+}
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream) {
   return cuMemFreeAsync(dptr, per_thread(hStream));
 }

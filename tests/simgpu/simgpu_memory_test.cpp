@@ -178,6 +178,51 @@ TEST_F(SimulatedMemory, AStreamFreesBehindItsWork) {
   cuStreamDestroy(stream);
 }
 
+// What a limit of memory counts: all that the pool has taken from the device.
+TEST_F(SimulatedMemory, APoolHasWhatAStreamHasNotFreedYet) {
+  const Gpu gpu;
+  CUstream stream = nullptr;
+  CUmemoryPool pool = nullptr;
+  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(cuDeviceGetMemPool(&pool, 0), CUDA_SUCCESS);
+  const auto reserved = [pool] {
+    cuuint64_t bytes = 1;
+    EXPECT_EQ(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes),
+              CUDA_SUCCESS);
+    return bytes;
+  };
+  EXPECT_EQ(reserved(), 0U);
+  CUdeviceptr at = 0;
+  ASSERT_EQ(cuMemAllocFromPoolAsync(&at, 8 * kMiB, pool, stream), CUDA_SUCCESS);
+  ASSERT_EQ(gpu.launch(stream, 5'000'000), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemFreeAsync(at, stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFreeAsync(at, stream), CUDA_ERROR_INVALID_VALUE) << "freed twice";
+  EXPECT_EQ(cuMemPoolTrimTo(pool, 0), CUDA_SUCCESS);
+  EXPECT_EQ(reserved(), 8 * kMiB);
+  ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(reserved(), 0U);
+  cuStreamDestroy(stream);
+}
+
+// As with a driver. Seen to fail: cuMemFree knew only what cuMemAlloc had allocated.
+TEST_F(SimulatedMemory, WhatAStreamAllocatedCanBeFreedAtOnce) {
+  const Gpu gpu;
+  CUstream stream = nullptr;
+  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  CUdeviceptr at = 0;
+  ASSERT_EQ(cuMemAllocAsync(&at, 8 * kMiB, stream), CUDA_SUCCESS);
+  ASSERT_EQ(gpu.launch(stream, 1'000'000), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree(at), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamQuery(stream), CUDA_SUCCESS) << "it waits for the work";
+  EXPECT_EQ(free_bytes(), kTotal);
+  EXPECT_EQ(cuMemFree(at), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(cuMemAllocAsync(&at, 8 * kMiB, stream), CUDA_SUCCESS);
+  ASSERT_EQ(gpu.launch(stream, 1'000'000), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemFreeAsync(at, stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree(at), CUDA_ERROR_INVALID_VALUE) << "freed twice";
+  cuStreamDestroy(stream);
+}
+
 TEST_F(SimulatedMemory, EndsWithItsContext) {
   const Gpu gpu;
   CUdeviceptr at = 0;

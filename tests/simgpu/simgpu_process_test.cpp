@@ -180,6 +180,23 @@ TEST_F(Processes, VisibleDevicesChangeOrdinalsAndNotUuids) {
     return count * 10 + last_byte(0);
   });
   EXPECT_EQ(some.wait(), 23);
+  // By UUID, or the start of one, as container runtimes and schedulers write it. An ambiguous one
+  // ends the list.
+  const std::string start = "GPU-536c7569-6365-2073-696d-756c617465";
+  setenv("CUDA_VISIBLE_DEVICES", (start + "03," + start + "01,0").c_str(), 1);
+  ForkedChild by_uuid([&] {
+    int count = 0;
+    if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&count) != CUDA_SUCCESS) return 100;
+    return count * 10 + last_byte(0) + last_byte(1);
+  });
+  EXPECT_EQ(by_uuid.wait(), 34);
+  setenv("CUDA_VISIBLE_DEVICES", (start + "02," + start + "0,0").c_str(), 1);
+  ForkedChild ambiguous([&] {
+    int count = 0;
+    if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&count) != CUDA_SUCCESS) return 100;
+    return count * 10 + last_byte(0);
+  });
+  EXPECT_EQ(ambiguous.wait(), 12);
   unsetenv("CUDA_VISIBLE_DEVICES");
   unsetenv("SLUICE_SIM_DEVICES");
 }
