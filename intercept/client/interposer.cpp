@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/session.hpp"
+#include "intercept/driver/contexts.hpp"
 #include "intercept/driver/driver_query.hpp"
 #include "intercept/driver/log.hpp"
 #include "intercept/driver/threads.hpp"
@@ -59,7 +60,42 @@ Stream* Interposer::stream_of(CUstream stream, bool attach_now) {
   if (client == nullptr) client = attach(device);
   if (client == nullptr) return nullptr;
   client->memory().prepare();
-  return streams_.add(key, context, client->event_pools().of(context), *client, client->pacer());
+  const ContextId id = identify(context);
+  return streams_.add(key, id, client->event_pools().of(id), *client, client->pacer());
+}
+
+void Interposer::end_streams(Stream* taken, bool gone) noexcept {
+  for (Stream* stream = taken; stream != nullptr; stream = stream->next) {
+    stream->client->jobs().forget(*stream);
+    stream->pacer->end(*stream, gone);
+  }
+  streams_.reuse(taken);
+}
+
+/// A thread that ends a stream or a context may be cancelled in the driver's call, or block there
+/// for long. Then the job of the stream must end all the same.
+void Interposer::look_at_ending_streams() noexcept {
+  constexpr std::uint64_t kLongNs = 50'000'000;
+  end_streams(streams_.take_lost(), true);
+  streams_.for_each_taken([now = base::monotonic_ns()](Stream& stream) {
+    if (stream.given_up || now < stream.taken_ns + kLongNs) return;
+    stream.given_up = true;
+    stream.client->jobs().forget(stream);
+  });
+}
+
+void Interposer::put_streams_back(Stream* taken) noexcept {
+  const auto revive = [](Stream& stream) { stream.client->jobs().touch(stream); };
+  end_streams(streams_.put_back(taken, revive), true);
+}
+
+void Interposer::context_ended(const ContextId& context) noexcept {
+  held_memory_.context_ended(context);
+  clients_.for_each([&](Client& client) {
+    client.event_pools().context_ended(context);
+    client.memory().context_ended(context);
+  });
+  end_streams(streams_.take_out(context), true);
 }
 
 Client* Interposer::client_here(bool attach_now) noexcept {
@@ -108,6 +144,11 @@ Worker::Sleep Interposer::keep() noexcept {
   const std::uint64_t now = base::monotonic_ns();
   if (now < next_look_ns_) return {next_look_ns_ - now, true};
   next_look_ns_ = now + kPeriodNs;
+  // A stream may have come to what it frees.
+  clients_.for_each([this](Client& client) {
+    const DriverQuery query(primary_context(client.device()));
+    if (query) refresh_pools();
+  });
   if (loaded_.look()) {
     show_unhooked();
     const auto name = g_process.unhooked.name();
@@ -116,6 +157,10 @@ Worker::Sleep Interposer::keep() noexcept {
                                                    : " was opened with RTLD_DEEPBIND or dlmopen");
   }
   return {kPeriodNs, true};
+}
+
+void Interposer::refresh_pools() noexcept {
+  held_memory_.ask_pools(HeldMemory::kKeeping, &reserved_by);
 }
 
 /// The count may be on its way to a slot, or be in that of another device: then the launch stays

@@ -78,6 +78,19 @@ class Interposer {
     clients_.for_each([&all](const Client& client) { all = all && client.end_is_hinted(); });
     return all;
   }
+  /// For records that were taken out of streams(). `gone`: their events have ended too. The caller
+  /// holds a QueryBan, or is the only thread that queries them.
+  void end_streams(Stream* taken, bool gone) noexcept;
+  /// The same for streams that live on. The events of a record that another one has replaced
+  /// meanwhile are left to the context, because a launch may be using them.
+  void put_streams_back(Stream* taken) noexcept;
+  /// For a context that has ended (a null handle: unknown which one). The caller holds a QueryBan.
+  /// Ends all that is kept about it, but for streams whose records are taken out already.
+  void context_ended(const ContextId& context) noexcept;
+  /// For polling threads: ends the jobs of streams whose end blocks, or whose thread was cancelled.
+  void look_at_ending_streams() noexcept;
+  /// Asks the driver what the memory pools of the devices have taken, as far as they keep anything.
+  void refresh_pools() noexcept;
   /// Writes the counts of Unhooked into every slot.
   void show_unhooked() noexcept;
   /// For all devices of the process, now and later.

@@ -86,23 +86,12 @@ CUdevice device_of(CUcontext context) noexcept {
   return device;
 }
 
-CUcontext primary_context(CUdevice device) noexcept {
-  const auto index = static_cast<std::size_t>(device);
-  return index < kMostDevices ? g_process.primary_contexts[index].load() : nullptr;
-}
-
-void note_primary_context(CUdevice device, CUcontext context) noexcept {
-  const auto index = static_cast<std::size_t>(device);
-  if (index < kMostDevices) g_process.primary_contexts[index].store(context);
-}
-
-bool primary_is_active(CUdevice device) noexcept {
-  const NoCancel whole;
-  unsigned flags = 0;
-  int active = 0;
-  return driver().cuDevicePrimaryCtxGetState != nullptr &&
-         driver().cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS &&
-         active != 0;
+std::optional<std::uint64_t> reserved_by(CUmemoryPool pool) noexcept {
+  cuuint64_t bytes = 0;
+  const auto ask = driver().cuMemPoolGetAttribute;
+  const bool told =
+      ask != nullptr && ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes) == CUDA_SUCCESS;
+  return told ? std::optional<std::uint64_t>(bytes) : std::nullopt;
 }
 
 }  // namespace sluice::intercept

@@ -1,4 +1,7 @@
 #pragma once
+#include <cstdint>
+#include <optional>
+
 #include "intercept/driver/entries.hpp"
 #include "intercept/driver/process.hpp"
 
@@ -37,12 +40,7 @@ CUcontext context_of(CUstream stream) noexcept;
 CUdevice current_device() noexcept;
 CUdevice device_of(CUcontext context) noexcept;
 
-/// The primary context of a device, from the program's last successful retain; null if there was
-/// none.
-CUcontext primary_context(CUdevice device) noexcept;
-void note_primary_context(CUdevice device, CUcontext context) noexcept;
-
-/// Whether anything in this process retains the primary context.
-bool primary_is_active(CUdevice device) noexcept;
+/// What a memory pool has taken from its device. Nothing if the driver does not say.
+std::optional<std::uint64_t> reserved_by(CUmemoryPool pool) noexcept;
 
 }  // namespace sluice::intercept

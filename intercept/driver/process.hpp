@@ -39,9 +39,18 @@ struct BanNote {
   std::atomic<CUstream> stream{nullptr};
 };
 
+/// The primary context of a device (contexts.hpp).
+struct Primary {
+  std::atomic<CUcontext> context{nullptr};
+  std::atomic<std::uint64_t> number{0};  ///< ContextId::number
+  std::atomic<int> retains{0};           ///< Threads inside a retain.
+};
+
 /// The kernel of the early switch on one device; see EarlySwitch.
 struct SwitchKernel {
   std::atomic<bool> loading{false};
+  std::atomic<CUcontext> context{nullptr};
+  std::atomic<std::uint64_t> context_number{0};
   std::atomic<CUstream> stream{nullptr};
   std::atomic<CUfunction> function{nullptr};  ///< Written last; null if there is no early switch.
 };
@@ -142,7 +151,8 @@ struct Process {
   base::FileId standard_error;
   std::mutex driver_writing;
   Driver driver;
-  std::array<std::atomic<CUcontext>, kMostDevices> primary_contexts{};
+  std::array<Primary, kMostDevices> primaries{};
+  std::mutex primaries_noting;  ///< Of one thread at a time; see PrimaryRetain.
   std::array<SwitchKernel, kMostDevices> switch_kernels{};
   Unhooked unhooked;
   ChannelGroups channel_groups;

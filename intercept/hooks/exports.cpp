@@ -134,12 +134,14 @@ SLUICE_EXPORT std::uint64_t sluice_v1_memory_grant() {
 
 SLUICE_EXPORT std::uint64_t sluice_v1_memory_held() {
   auto* const own = orders();
+  if (own != nullptr) Interposer::instance().refresh_pools();
   return own == nullptr ? 0 : own->held();
 }
 
 SLUICE_EXPORT std::uint64_t sluice_v1_memory_held_on(int device) {
   Interposer* const self = Interposer::existing();
   auto* const client = self == nullptr ? nullptr : self->client_on(device, false);
+  if (client != nullptr) self->refresh_pools();
   return client == nullptr ? 0 : client->orders().held();
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "intercept/client/interposer.hpp"
+#include "intercept/driver/contexts.hpp"
 #include "intercept/driver/driver_query.hpp"
 #include "intercept/hooks/launch.hpp"
 #include "intercept/hooks/lookup.hpp"
@@ -263,79 +264,69 @@ inline void context_is(CUcontext context) noexcept {
 
 // --- What ends ----------------------------------------------------------------------------------
 
-/// For records that were taken out. `gone`: their events end with the context. The caller holds a
-/// QueryBan.
-inline void end_streams(Interposer& self, Stream* taken, bool gone) noexcept {
-  for (Stream* stream = taken; stream != nullptr; stream = stream->next) {
-    stream->client->jobs().forget(*stream);
-    stream->pacer->end(*stream, gone);
-  }
-  self.streams().reuse(taken);
-}
-
 /// Null unless records may have to end.
 inline Interposer* with_records() noexcept {
   return in_forked_child() ? nullptr : Interposer::existing();
 }
 
-/// The records of a context (null: unknown which one) that a call may end. They are taken out
-/// before the call, because after it the driver may give the handles of the context and its streams
-/// to others.
-class EndingContext {
+/// The records of streams that a call may end. They are taken out before the call, because after
+/// it the driver may have given the handles to others. A call that ends nothing leaves all as it
+/// was, so they are put back then: the work in the streams still runs.
+class EndingStreams {
  public:
-  explicit EndingContext(CUcontext context) noexcept
-      : context_(context), captures_(captures_of(context)) {
+  /// `which`: a Stream::Key, or a ContextId.
+  template <class Which>
+  explicit EndingStreams(const Which& which) noexcept {
     const NoCancel whole;
-    if (self_ == nullptr) return;
-    last_memory_ = self_->held_memory().last_record();
-    streams_ = self_->streams().take_out(context);
+    if (self_ != nullptr) taken_ = self_->streams().take_out(which);
   }
-  /// Before the call: it will end the context. The call may wait for the context's work, which
-  /// counts as done then.
-  void will_end() noexcept {
+  /// After the call. `gone`: the events of the streams have ended too.
+  void returned(bool ended, bool gone) noexcept {
     const NoCancel whole;
-    end_taken(true);
-  }
-  /// After the call. The events of a record that another one has replaced are left to the context,
-  /// because a launch may be using them.
-  void returned(bool ended) noexcept {
-    const NoCancel whole;
-    if (!ended) {
-      if (streams_ != nullptr) streams_ = self_->streams().put_back(streams_);
-      return end_taken(true);
-    }
-    captures_abandoned(captures_);
-    EarlySwitch::forget_context(context_);
-    if (self_ == nullptr) return;
-    self_->held_memory().context_ended(context_, last_memory_);
-    self_->clients().for_each([this](Client& client) {
-      client.event_pools().context_ended(context_);
-      client.memory().context_ended(context_);
-    });
-    end_taken(true);
+    if (taken_ == nullptr) return;
+    ended ? self_->end_streams(taken_, gone) : self_->put_streams_back(taken_);
   }
 
  private:
-  void end_taken(bool gone) noexcept {
-    if (streams_ != nullptr) end_streams(*self_, std::exchange(streams_, nullptr), gone);
-  }
-  CUcontext context_;
-  EndingCaptures captures_;
   Interposer* self_ = with_records();
-  Stream* streams_ = nullptr;
-  std::uint64_t last_memory_ = 0;
+  Stream* taken_ = nullptr;
 };
 
+/// For a context that has ended. The caller holds a QueryBan.
+inline void forget_context(const ContextId& context) noexcept {
+  EarlySwitch::forget_context(context);
+  if (Interposer* const self = with_records()) self->context_ended(context);
+}
+
+/// Brackets a call that may end a context (a null handle: unknown which one).
+class EndingContext {
+ public:
+  explicit EndingContext(const ContextId& context) noexcept
+      : context_(context), captures_(captures_of(context)), streams_(context) {}
+  void returned(bool ended) noexcept {
+    const NoCancel whole;
+    streams_.returned(ended, true);
+    if (!ended) return;
+    captures_abandoned(captures_);
+    forget_context(context_);
+  }
+
+ private:
+  ContextId context_;
+  EndingCaptures captures_;
+  EndingStreams streams_;
+};
+
+/// For a call that ends the context if it succeeds.
 template <class Call>
-CUresult end_context(CUcontext context, Call call) {
-  if (in_forked_child()) return call();
-  CancellableBan quiet = CancellableBan::about_context(context);
+CUresult end_context(const ContextId& context, Call call) {
+  CancellableBan quiet = CancellableBan::about_context(context.handle);
   EndingContext ending(context);
-  if (context != nullptr) ending.will_end();
   const CUresult result = call();
   ending.returned(result == CUDA_SUCCESS);
   quiet.lift();
-  context_is(nullptr);  // the thread may have been in this one, and the next may have its handle
+  // The thread may have been in this one, and the next may have its handle.
+  if (result == CUDA_SUCCESS) context_is(nullptr);
   return result;
 }
 
@@ -344,19 +335,20 @@ CUresult end_context(CUcontext context, Call call) {
 template <class Call>
 CUresult let_go_of_primary(CUdevice device, Call call) {
   if (in_forked_child()) return call();
-  const CUcontext context = primary_context(device);
-  CancellableBan quiet = CancellableBan::about_context(context);
-  const bool was_active = primary_is_active(device);
+  const ContextId context = primary_id(device);
+  if (context.handle == nullptr && !primary_is_active(device)) return call();
+  CancellableBan quiet = CancellableBan::about_context(context.handle);
   EndingContext ending(context);
   const CUresult result = call();
-  ending.returned(result == CUDA_SUCCESS && was_active && !primary_is_active(device));
+  ending.returned(result == CUDA_SUCCESS && primary_has_ended(device, context));
   quiet.lift();
   return result;
 }
 
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kEndContext>, Real real, CUcontext context) {
-  return end_context(context, [&] { return (*real)(context); });
+  if (in_forked_child()) return (*real)(context);
+  return end_context(identify(context), [&] { return (*real)(context); });
 }
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kReleasePrimary>, Real real, CUdevice device) {
@@ -365,8 +357,9 @@ CUresult hook(Of<Kind::kReleasePrimary>, Real real, CUdevice device) {
 /// A reset ends nothing in a program that uses only contexts of its own.
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kResetPrimary>, Real real, CUdevice device) {
-  const CUcontext context = primary_context(device);
-  if (context == nullptr && !primary_is_active(device)) return (*real)(device);
+  if (in_forked_child()) return (*real)(device);
+  const ContextId context = primary_id(device);
+  if (context.handle == nullptr && !primary_is_active(device)) return (*real)(device);
   return end_context(context, [&] { return (*real)(device); });
 }
 
@@ -381,37 +374,33 @@ inline CUcontext context_of(CUgreenCtx green) noexcept {
 /// A green context retains the primary context, so its end may be the last release.
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kEndContext>, Real real, CUgreenCtx green) {
+  if (in_forked_child()) return (*real)(green);
   const CUcontext context = context_of(green);
   const CUdevice device = device_of(context);
-  return end_context(context,
+  return end_context(identify(context),
                      [&] { return let_go_of_primary(device, [&] { return (*real)(green); }); });
-}
-
-inline void end_stream(Interposer& self, CUstream stream) noexcept {
-  const NoCancel whole;
-  Stream* const known = self.streams().take_out(Streams::key_of(stream, nullptr));
-  if (known != nullptr) end_streams(self, known, false);
 }
 
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kEndStream>, Real real, CUstream stream) {
-  Interposer* const self = Interposer::existing();
   if (is_default_stream(stream) || in_forked_child()) return (*real)(stream);
   CancellableBan quiet = CancellableBan::about_stream(stream);
-  if (self != nullptr) end_stream(*self, stream);
+  EndingStreams ending(Streams::key_of(stream, nullptr));
   const EndingCaptures captures = captures_of(stream);
   const CUresult result = (*real)(stream);
   if (result == CUDA_SUCCESS) captures_abandoned(captures);
+  ending.returned(result == CUDA_SUCCESS, false);
   quiet.lift();
   return result;
 }
 
-/// The addresses of the unloaded kernels may be given to other kernels at once, for which the
-/// learned durations would be wrong.
+/// The addresses of the unloaded kernels may be given to other kernels, for which the learned
+/// durations would be wrong. What is learned of them during the call is in doubt too.
 template <Entry entry, class Real, class Code>
 CUresult hook(Of<Kind::kUnload>, Real real, Code code) {
-  g_process.code_epoch.fetch_add(1);
-  return (*real)(code);
+  const CUresult result = (*real)(code);
+  if (result == CUDA_SUCCESS) g_process.code_epoch.fetch_add(1);
+  return result;
 }
 
 // --- Contexts that begin, and become current ----------------------------------------------------
@@ -441,12 +430,18 @@ CUresult hook(Of<Kind::kCurrent>, Real real, Args... args) {
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kRetain>, Real real, CUcontext* context, CUdevice device) {
   const NoCancel whole;
+  PrimaryRetain reference(device);
   RetainPrimary retain(device);
   ChannelGroups::begins_context(device);
   const CUresult result = (*real)(context, device);
   g_process.channel_groups.ends_context(device);
   const CUcontext retained = result == CUDA_SUCCESS && context != nullptr ? *context : nullptr;
-  if (retained != nullptr) note_primary_context(device, retained);
+  if (retained != nullptr && !in_forked_child()) {
+    reference.returned(retained, [](const ContextId& ended) {
+      const QueryBan quiet = QueryBan::about_context(ended.handle);
+      forget_context(ended);
+    });
+  }
   // The interposer is made here, after the driver has registered its exit handlers, so that our
   // handler runs before the driver's.
   bool wanted = false;

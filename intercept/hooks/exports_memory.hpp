@@ -5,6 +5,8 @@
 // These calls can wait for the GPU, so a thread may be cancelled in them, and no object with a
 // destructor lives across them (see exports.hpp).
 #include <algorithm>
+#include <atomic>
+#include <optional>
 
 #include "intercept/client/interposer.hpp"
 #include "intercept/driver/driver_query.hpp"
@@ -44,27 +46,120 @@ inline HeldMemory* limited_memory(CUdevice device) noexcept {
   return held;
 }
 
+// --- Memory pools --------------------------------------------------------------------------------
+
+/// The device's pools give back what they keep and nobody uses.
+inline void trim_pools(HeldMemory& held, CUdevice device) noexcept {
+  held.ask_pools(device, [](CUmemoryPool pool) {
+    if (driver().cuMemPoolTrimTo != nullptr) driver().cuMemPoolTrimTo(pool, 0);
+    return reserved_by(pool);
+  });
+}
+
+/// Until `fits` is true, or for as long as it may become true: streams come to what they free. For
+/// 5 s at most, because the program may have to do something for that.
+template <class Fits>
+void make_room(HeldMemory& held, CUdevice device, Fits fits) noexcept {
+  if (fits() || held.kept(device) == 0) return;
+  trim_pools(held, device);
+  if (fits() || held.waited_in_vain(device)) return;
+  Client* const client = Interposer::instance().clients().of(device);
+  const Waited waited = wait_for_driver(
+      [&] {
+        trim_pools(held, device);
+        return fits() || held.kept(device) == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+      },
+      [client] { return client != nullptr && client->obeys() && client->gate_closed(); });
+  if (waited != Waited::kDone) held.note_vain_wait(device);
+}
+
+/// The pool that gives a stream of the device memory, if the call names none; null if the driver
+/// does not say.
+inline CUmemoryPool current_pool(CUdevice device) noexcept {
+  CUmemoryPool pool = nullptr;
+  const bool told = driver().cuDeviceGetMemPool != nullptr &&
+                    driver().cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS;
+  return told ? pool : nullptr;
+}
+
+/// Whether the pool has grown beyond the limit for the piece at `at`. Then the piece is given back.
+inline bool must_give_back(HeldMemory& held, CUdevice device, CUdeviceptr at,
+                           CUstream stream) noexcept {
+  held.ask_pools(device, &reserved_by);
+  if (!held.exceeds_limit(device)) return false;
+  const HeldMemory::Mark mark = held.begin_end(Table::kAddresses, at);
+  const bool freed = driver().cuMemFreeAsync(at, stream) == CUDA_SUCCESS;
+  held.end(Table::kAddresses, at, 1, mark, freed);
+  return freed;
+}
+
+/// Where an allocation of a stream comes from.
+struct Source {
+  HeldMemory* held = nullptr;  ///< Null: nothing counts.
+  HeldMemory::Piece piece;
+};
+
+/// `pool`: null for the current one of the stream's device. One of another device, or of the host,
+/// may serve the stream too.
+inline Source source_of(CUstream stream, CUmemoryPool pool, std::uint64_t bytes) noexcept {
+  const CUcontext context = context_of(stream);
+  const CUdevice device = device_that_counts(context);
+  HeldMemory* const held = device < 0 ? nullptr : held_memory_no_child();
+  if (held == nullptr) return {};
+  if (pool == nullptr) pool = current_pool(device);
+  const HeldMemory::PoolId known = pool == nullptr ? 0 : held->pool(pool, device);
+  const CUdevice of = known == 0 ? device : held->device_of(known);
+  return {limited_memory(of), {of, bytes, identify(context), known}};
+}
+
+/// In a capture, the call only adds a node to a graph. Whether the pool grows shows after the call.
+template <class Call>
+CUresult allocate_in(CUstream stream, CUmemoryPool pool, std::uint64_t bytes, const CUdeviceptr* at,
+                     Call call) {
+  if (any_capture_open() && is_capturing(stream)) return call();
+  const Source from = source_of(stream, pool, bytes);
+  if (from.held == nullptr) return call();
+  HeldMemory& held = *from.held;
+  const HeldMemory::Piece& piece = from.piece;
+  make_room(held, piece.device, [&] { return held.fits(piece.device, bytes, piece.pool); });
+  for (bool again = true;; again = false) {
+    if (!held.reserve(piece.device, bytes, piece.pool)) return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult result = call();
+    if (result != CUDA_SUCCESS || at == nullptr) {
+      held.unreserve();
+      return result;
+    }
+    held.add(Table::kAddresses, *at, piece);
+    if (!must_give_back(held, piece.device, *at, stream)) return result;
+    const auto fits = [&] { return held.fits(piece.device, bytes); };
+    if (again) make_room(held, piece.device, fits);
+    if (again && fits()) continue;
+    held.refuse(piece.device, bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+}
+
 /// `call` allocates `bytes`, and then `at` has their address.
 template <class Call>
 CUresult allocate(CUcontext context, std::uint64_t bytes, const CUdeviceptr* at, Call call) {
   const CUdevice device = device_that_counts(context);
   HeldMemory* const held = limited_memory(device);
   if (held == nullptr) return call();
+  make_room(*held, device, [&] { return held->fits(device, bytes); });
   if (!held->reserve(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = call();
   if (result == CUDA_SUCCESS && at != nullptr) {
-    held->add(Table::kAddresses, *at, {device, bytes, context});
+    held->add(Table::kAddresses, *at, {device, bytes, identify(context)});
   } else {
     held->unreserve();
   }
   return result;
 }
 
-/// In a capture, the call only adds a node to a graph.
-template <class Call>
-CUresult allocate_in(CUstream stream, std::uint64_t bytes, const CUdeviceptr* at, Call call) {
-  if (any_capture_open() && is_capturing(stream)) return call();
-  return allocate(context_of(stream), bytes, at, call);
+/// After a free of memory that may be that of a pool.
+inline void what_pools_have() noexcept {
+  Interposer* const self = in_forked_child() ? nullptr : Interposer::existing();
+  if (self != nullptr) self->refresh_pools();
 }
 
 /// `call` ends what `key` names.
@@ -99,6 +194,7 @@ CUresult hook(Of<Kind::kMemory>, Real real, CUdeviceptr* at, std::size_t* pitch,
   const CUdevice device = device_that_counts(context);
   HeldMemory* const held = limited_memory(device);
   if (held == nullptr) return (*real)(at, pitch, width, height, element);
+  make_room(*held, device, [&] { return held->fits(device, width * height); });
   if (!held->reserve(device, width * height)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = (*real)(at, pitch, width, height, element);
   const bool done = result == CUDA_SUCCESS && at != nullptr && pitch != nullptr;
@@ -107,7 +203,7 @@ CUresult hook(Of<Kind::kMemory>, Real real, CUdeviceptr* at, std::size_t* pitch,
     return result;
   }
   if (held->reserve(device, *pitch * height)) {
-    held->add(Table::kAddresses, *at, {device, *pitch * height, context});
+    held->add(Table::kAddresses, *at, {device, *pitch * height, identify(context)});
     return result;
   }
   driver().cuMemFree_v2(*at);
@@ -116,12 +212,13 @@ CUresult hook(Of<Kind::kMemory>, Real real, CUdeviceptr* at, std::size_t* pitch,
 
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kMemory>, Real real, CUdeviceptr* at, std::size_t bytes, CUstream stream) {
-  return allocate_in(named<entry>(stream), bytes, at, [&] { return (*real)(at, bytes, stream); });
+  return allocate_in(named<entry>(stream), nullptr, bytes, at,
+                     [&] { return (*real)(at, bytes, stream); });
 }
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kMemory>, Real real, CUdeviceptr* at, std::size_t bytes, CUmemoryPool pool,
               CUstream stream) {
-  return allocate_in(named<entry>(stream), bytes, at,
+  return allocate_in(named<entry>(stream), pool, bytes, at,
                      [&] { return (*real)(at, bytes, pool, stream); });
 }
 
@@ -129,14 +226,44 @@ template <Entry entry, class Real>
 CUresult hook(Of<Kind::kMemory>, Real real, CUdeviceptr at, CUstream stream) {
   const CUstream in = named<entry>(stream);
   if (any_capture_open() && is_capturing(in)) return (*real)(at, stream);
-  return give_back(Table::kAddresses, at, 1, [&] { return (*real)(at, stream); });
+  const CUresult result = give_back(Table::kAddresses, at, 1, [&] { return (*real)(at, stream); });
+  what_pools_have();
+  return result;
+}
+
+/// A pool whose memory is that of the host has no limit.
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kMemory>, Real real, CUmemoryPool* pool, const CUmemPoolProps* props) {
+  const CUresult result = (*real)(pool, props);
+  const bool made = result == CUDA_SUCCESS && pool != nullptr && props != nullptr;
+  HeldMemory* const held = made ? held_memory() : nullptr;
+  if (held == nullptr) return result;
+  held->begin_end_pool(*pool);  // one of that name that ended unseen
+  held->end_pool(*pool, true);
+  const bool on_device = props->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  static_cast<void>(held->pool(*pool, on_device ? props->location.id : -1));
+  return result;
+}
+
+/// What is allocated lives on, and its pool with it, without the name.
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kMemory>, Real real, CUmemoryPool pool) {
+  HeldMemory* const held = held_memory();
+  if (held == nullptr) return (*real)(pool);
+  held->begin_end_pool(pool);
+  const CUresult result = (*real)(pool);
+  held->end_pool(pool, result == CUDA_SUCCESS);
+  return result;
 }
 
 /// An address for cuMemFree, a handle for cuMemRelease: one type in cuda.h.
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kMemory>, Real real, unsigned long long what) {
-  constexpr Table kTable = entry == Entry::cuMemRelease ? Table::kHandles : Table::kAddresses;
-  return give_back(kTable, what, 1, [&] { return (*real)(what); });
+  constexpr bool kHandle = entry == Entry::cuMemRelease;
+  const CUresult result = give_back(kHandle ? Table::kHandles : Table::kAddresses, what, 1,
+                                    [&] { return (*real)(what); });
+  if (!kHandle) what_pools_have();
+  return result;
 }
 
 // --- Physical memory: it lives as long as a handle or a mapping
@@ -150,10 +277,11 @@ CUresult hook(Of<Kind::kMemory>, Real real, CUmemGenericAllocationHandle* handle
   HeldMemory* const held = on_device ? limited_memory(prop->location.id) : nullptr;
   if (held == nullptr) return (*real)(handle, bytes, prop, flags);
   const CUdevice device = prop->location.id;
+  make_room(*held, device, [&] { return held->fits(device, bytes); });
   if (!held->reserve(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = (*real)(handle, bytes, prop, flags);
   if (result == CUDA_SUCCESS && handle != nullptr) {
-    held->add(Table::kHandles, *handle, {device, bytes, nullptr});
+    held->add(Table::kHandles, *handle, {device, bytes, {}});
   } else {
     held->unreserve();
   }
@@ -219,6 +347,7 @@ CUresult hook(Of<Kind::kMemoryInfo>, Real real, std::size_t* free, std::size_t* 
   const CUdevice device = device_that_counts(current_context());
   HeldMemory* const held = limited_memory(device);
   if (held == nullptr) return result;
+  Interposer::instance().refresh_pools();
   if (total != nullptr) *total = std::min<std::uint64_t>(*total, held->limit(device));
   if (free != nullptr) *free = std::min<std::uint64_t>(*free, held->left(device));
   return result;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/clock.hpp"
+#include "intercept/driver/contexts.hpp"
 #include "intercept/driver/driver_query.hpp"
 #include "intercept/driver/process.hpp"
 #include "intercept/driver/threads.hpp"
@@ -155,6 +156,9 @@ void load(SwitchKernel& kernel, CUcontext context) noexcept {
   if (calls.cuModuleLoadData(&module, kNothing) == CUDA_SUCCESS &&
       calls.cuModuleGetFunction(&nothing, module, "sluice_early_switch") == CUDA_SUCCESS &&
       calls.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
+    const ContextId id = identify(context);
+    kernel.context.store(id.handle);
+    kernel.context_number.store(id.number);
     kernel.stream.store(stream);
     kernel.function.store(nothing);
   }
@@ -214,10 +218,11 @@ void EarlySwitch::operator()() noexcept {
   driver().cuCtxPopCurrent_v2(&popped);
 }
 
-void EarlySwitch::forget_context(CUcontext context) noexcept {
-  for (std::size_t i = 0; i < kMostDevices; ++i) {
-    const bool ends = context == nullptr || primary_context(static_cast<CUdevice>(i)) == context;
-    if (ends) g_process.switch_kernels[i].function.store(nullptr);
+void EarlySwitch::forget_context(const ContextId& context) noexcept {
+  for (SwitchKernel& kernel : g_process.switch_kernels) {
+    if (context.ends({kernel.context.load(), kernel.context_number.load()})) {
+      kernel.function.store(nullptr);
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 
+#include "intercept/driver/contexts.hpp"
 #include "intercept/slot/client_slot.hpp"
 
 /// What is done before a job of a client: the clients of lower priority on the same device learn of
@@ -42,9 +43,9 @@ class EarlySwitch {
   /// Launches the kernel in a stream of its own. Does nothing while this client is held, because
   /// the kernel is not gated. For one thread, which may block in the driver.
   void operator()() noexcept;
-  /// For a context that has ended (null: unknown which one), and with it the kernel. The caller
-  /// holds a QueryBan.
-  static void forget_context(CUcontext context) noexcept;
+  /// For a context that has ended (a null handle: unknown which one), and with it the kernel. The
+  /// caller holds a QueryBan.
+  static void forget_context(const ContextId& context) noexcept;
 
  private:
   [[nodiscard]] bool may_switch() const noexcept;

@@ -10,7 +10,7 @@ namespace sluice::intercept {
 /// A stream has at most one, so there are no more of them than streams.
 struct Capture {
   CUstream origin = nullptr;  ///< The stream on which it began and must end.
-  CUcontext context = nullptr;
+  ContextId context;
   pid_t thread = 0;  ///< The thread that began it.
   std::uint64_t number = 0;
   Capture* next = nullptr;
@@ -23,7 +23,7 @@ namespace {
 bool is_of(const Capture& capture, CUstream stream, CUcontext context) noexcept {
   return capture.origin == stream &&
          (stream != CU_STREAM_PER_THREAD ||
-          (capture.thread == thread_id() && capture.context == context));
+          (capture.thread == thread_id() && capture.context.handle == context));
 }
 
 /// The caller holds the lock.
@@ -74,10 +74,10 @@ void captures_are_unseen() noexcept {
 void capture_begun(CUstream stream) noexcept {
   if (!is_capturing(stream)) return;
   Capture* const made =
-      new (std::nothrow) Capture{stream, context_of(stream), thread_id(), 0, nullptr};
+      new (std::nothrow) Capture{stream, identify(context_of(stream)), thread_id(), 0, nullptr};
   if (made == nullptr) return captures_are_unseen();
   const std::lock_guard lock(g_process.captures.mutex);
-  erase_where([=](const Capture& before) { return is_of(before, stream, made->context); });
+  erase_where([=](const Capture& before) { return is_of(before, stream, made->context.handle); });
   made->number = ++g_process.captures.begun;
   made->next = g_process.captures.first;
   g_process.captures.first = made;
@@ -92,9 +92,11 @@ void capture_ended(CUstream stream) noexcept {
   erase_where([=](const Capture& capture) { return is_of(capture, stream, context); });
 }
 
-EndingCaptures captures_of(CUstream stream) noexcept { return {stream, nullptr, last_begun()}; }
+EndingCaptures captures_of(CUstream stream) noexcept { return {stream, {}, last_begun()}; }
 
-EndingCaptures captures_of(CUcontext context) noexcept { return {nullptr, context, last_begun()}; }
+EndingCaptures captures_of(const ContextId& context) noexcept {
+  return {nullptr, context, last_begun()};
+}
 
 void captures_abandoned(const EndingCaptures& ending) noexcept {
   if (ending.last == 0) return;
@@ -102,7 +104,7 @@ void captures_abandoned(const EndingCaptures& ending) noexcept {
   erase_where([&ending](const Capture& capture) {
     return capture.number <= ending.last &&
            (ending.stream == nullptr || capture.origin == ending.stream) &&
-           (ending.context == nullptr || capture.context == ending.context);
+           ending.context.ends(capture.context);
   });
 }
 

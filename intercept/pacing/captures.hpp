@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 
+#include "intercept/driver/contexts.hpp"
 #include "intercept/driver/driver.hpp"
 #include "intercept/driver/process.hpp"
 
@@ -33,11 +34,11 @@ void capture_ended(CUstream stream) noexcept;
 /// context, which may capture.
 struct EndingCaptures {
   CUstream stream = nullptr;
-  CUcontext context = nullptr;
+  ContextId context;
   std::uint64_t last = 0;  ///< The number of the last capture that has begun.
 };
 [[nodiscard]] EndingCaptures captures_of(CUstream stream) noexcept;
-[[nodiscard]] EndingCaptures captures_of(CUcontext context) noexcept;
+[[nodiscard]] EndingCaptures captures_of(const ContextId& context) noexcept;
 /// Call after the stream or context was destroyed: nobody can end these captures any more.
 void captures_abandoned(const EndingCaptures& ending) noexcept;
 

@@ -32,14 +32,14 @@ EventPool::State EventPool::state() noexcept {
   return state_;
 }
 
-void EventPool::restart(CUcontext context) noexcept {
+void EventPool::restart(const ContextId& context) noexcept {
   const std::lock_guard lock(mutex_);
   state_ = {context, state_.begun + 1, 0};
 }
 
 void EventPool::fill(const State& known) noexcept {
   const RelaxedCapture relaxed;
-  if (driver().cuCtxPushCurrent_v2(known.context) != CUDA_SUCCESS) return;
+  if (driver().cuCtxPushCurrent_v2(known.context.handle) != CUDA_SUCCESS) return;
   CUevent event = nullptr;
   for (State now = known; now.begun == known.begun && now.count < kFilled; now = state()) {
     if (driver().cuEventCreate(&event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) break;
@@ -49,14 +49,15 @@ void EventPool::fill(const State& known) noexcept {
   driver().cuCtxPopCurrent_v2(&popped);
 }
 
-EventPool& EventPools::of(CUcontext context) {
+/// A pool under the same handle, but another number, is that of a context that has ended.
+EventPool& EventPools::of(const ContextId& context) {
   EventPool* pool = nullptr;
   {
     const std::lock_guard lock(mutex_);
     for (EventPool& each : pools_) {
-      const CUcontext its = each.state().context;
-      if (its == context) return each;
-      if (its == nullptr) pool = &each;
+      const ContextId its = each.state().context;
+      if (its.is(context)) return each;
+      if (its.handle == nullptr || its.handle == context.handle) pool = &each;
     }
     if (pool == nullptr) pool = &pools_.emplace_back(poller_);
     pool->restart(context);
@@ -73,18 +74,18 @@ EventPool* EventPools::at(std::size_t index) noexcept {
 void EventPools::fill() noexcept {
   for (std::size_t i = 0; EventPool* const pool = at(i); ++i) {
     const EventPool::State known = pool->state();
-    if (known.context == nullptr || known.count >= EventPool::kLow) continue;
-    if (DriverQuery::is_under_way(known.context)) continue;  // the driver blocks another thread
-    const DriverQuery query(known.context);
+    if (known.context.handle == nullptr || known.count >= EventPool::kLow) continue;
+    if (DriverQuery::is_under_way(known.context.handle)) continue;  // it blocks another thread
+    const DriverQuery query(known.context.handle);
     // The context may have ended before the query.
     if (query && pool->state().begun == known.begun) pool->fill(known);
   }
 }
 
-void EventPools::context_ended(CUcontext context) noexcept {
+void EventPools::context_ended(const ContextId& context) noexcept {
   const std::lock_guard lock(mutex_);
   for (EventPool& pool : pools_) {
-    if (context == nullptr || pool.state().context == context) pool.restart(nullptr);
+    if (context.ends(pool.state().context)) pool.restart({});
   }
 }
 

@@ -5,7 +5,7 @@
 #include <deque>
 #include <mutex>
 
-#include "intercept/driver/driver.hpp"
+#include "intercept/driver/contexts.hpp"
 #include "intercept/driver/threads.hpp"
 
 namespace sluice::intercept {
@@ -32,15 +32,15 @@ class EventPool {
   static constexpr std::size_t kMost = 64;
 
   struct State {
-    CUcontext context = nullptr;
+    ContextId context;
     std::uint32_t begun = 0;  ///< Contexts that have had this pool.
     std::size_t count = 0;    ///< Of events.
   };
   [[nodiscard]] State state() noexcept;
   /// Makes events until there are kFilled, unless the pool is another context's by now. May block.
   void fill(const State& known) noexcept;
-  /// For another context, or for none (null). The events ended with theirs.
-  void restart(CUcontext context) noexcept;
+  /// For another context, or for none (a null handle). The events ended with theirs.
+  void restart(const ContextId& context) noexcept;
 
   Worker& poller_;
   std::mutex mutex_;  ///< Guards the members below.
@@ -56,11 +56,11 @@ class EventPools {
 
   /// The pool of a living context. A new one is filled: call this before the context's first
   /// launch.
-  [[nodiscard]] EventPool& of(CUcontext context);
+  [[nodiscard]] EventPool& of(const ContextId& context);
   /// Fills the pools that have few events left. For the polling thread.
   void fill() noexcept;
-  /// For a context that was destroyed (null: unknown which one).
-  void context_ended(CUcontext context) noexcept;
+  /// For a context that has ended (a null handle: unknown which one).
+  void context_ended(const ContextId& context) noexcept;
 
  private:
   /// Null if there are no more.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/clock.hpp"
 #include "intercept/driver/machine.hpp"
 #include "intercept/driver/process.hpp"
 #include "intercept/driver/threads.hpp"
@@ -18,9 +19,10 @@ void LaunchLock::wait() noexcept {
   } while (!try_lock());
 }
 
-void Stream::restart(const Key& of, CUcontext in, EventPool& of_context) noexcept {
+void Stream::restart(const Key& of, const ContextId& in, EventPool& of_context) noexcept {
   key = of;
-  context = in;
+  context = in.handle;
+  context_number = in.number;
   pool = &of_context;
   policy = {};
   launches = 0;
@@ -61,8 +63,8 @@ Stream* Streams::find(const Stream::Key& key) {
   return found == known_.end() ? nullptr : found->second;
 }
 
-Stream* Streams::add(const Stream::Key& key, CUcontext context, EventPool& pool, Client& client,
-                     Pacer& pacer) {
+Stream* Streams::add(const Stream::Key& key, const ContextId& context, EventPool& pool,
+                     Client& client, Pacer& pacer) {
   const std::lock_guard lock(mutex_);
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
@@ -109,26 +111,46 @@ Streams::Names Streams::names_of(const Stream& stream) {
   return {stream.key, stream.context};
 }
 
+/// The caller holds the lock.
+void Streams::take(Stream& stream, Stream*& taken) noexcept {
+  if (stream.taken_by == 0) ++taken_;
+  stream.taken_by = thread_id();
+  stream.taken_ns = base::monotonic_ns();
+  stream.given_up = false;
+  stream.next = std::exchange(taken, &stream);
+}
+
 Stream* Streams::take_out(const Stream::Key& key) noexcept {
+  Stream* taken = nullptr;
   const std::lock_guard lock(mutex_);
   const auto found = known_.find(key);
   if (found == known_.end()) return nullptr;
-  Stream* const stream = found->second;
+  take(*found->second, taken);
   known_.erase(found);
   g_process.forget_remembered();
-  return stream;
+  return taken;
 }
 
-Stream* Streams::take_out(CUcontext context) noexcept {
+Stream* Streams::take_out(const ContextId& context) noexcept {
   Stream* taken = nullptr;
   const std::lock_guard lock(mutex_);
   std::erase_if(known_, [&](const auto& known) {
     Stream& stream = *known.second;
-    if (context != nullptr && stream.context != context) return false;
-    stream.next = std::exchange(taken, &stream);
+    if (!context.ends({stream.context, stream.context_number})) return false;
+    take(stream, taken);
     return true;
   });
   if (taken != nullptr) g_process.forget_remembered();
+  return taken;
+}
+
+Stream* Streams::take_lost() noexcept {
+  Stream* taken = nullptr;
+  const std::lock_guard lock(mutex_);
+  if (taken_ == 0) return nullptr;
+  for (Stream& stream : records_) {
+    if (stream.taken_by != 0 && ThreadMarks::is_gone(stream.taken_by)) take(stream, taken);
+  }
   return taken;
 }
 
@@ -136,23 +158,21 @@ void Streams::reuse(Stream* ended) noexcept {
   const std::lock_guard lock(mutex_);
   while (ended != nullptr) {
     Stream* const next = ended->next;
+    if (std::exchange(ended->taken_by, 0) != 0) --taken_;
     Stream*& free = free_.find(ended->client)->second;
     ended->next = std::exchange(free, ended);
     ended = next;
   }
 }
 
-Stream* Streams::put_back(Stream* taken) noexcept {
-  Stream* superfluous = nullptr;
-  const std::lock_guard lock(mutex_);
-  while (taken != nullptr) {
-    Stream* const stream = taken;
-    taken = std::exchange(stream->next, nullptr);
-    bool back = false;
-    if_memory_lasts([&] { back = known_.emplace(stream->key, stream).second; });
-    if (!back) stream->next = std::exchange(superfluous, stream);
-  }
-  return superfluous;
+/// The caller holds the lock. False if another record has the place, or there is no memory.
+bool Streams::put_back(Stream& stream) noexcept {
+  bool back = false;
+  if_memory_lasts([&] { back = known_.emplace(stream.key, &stream).second; });
+  if (!back) return false;
+  stream.taken_by = 0;
+  --taken_;
+  return true;
 }
 
 }  // namespace sluice::intercept

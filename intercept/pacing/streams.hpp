@@ -8,7 +8,9 @@
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <utility>
 
+#include "intercept/driver/contexts.hpp"
 #include "intercept/driver/driver.hpp"
 #include "intercept/pacing/event_pool.hpp"
 #include "intercept/pacing/run_ahead.hpp"
@@ -51,7 +53,7 @@ struct Stream {
     auto operator<=>(const Key&) const = default;
   };
   /// For another stream. The record belongs to nobody now.
-  void restart(const Key& of, CUcontext in, EventPool& of_context) noexcept;
+  void restart(const Key& of, const ContextId& in, EventPool& of_context) noexcept;
   /// The first launch under a policy begins a group. The caller holds the lock.
   void set_policy(const shm::Policy& now) noexcept {
     if (policy == now) [[likely]]
@@ -62,6 +64,11 @@ struct Stream {
 
   Key key;
   CUcontext context = nullptr;
+  std::uint64_t context_number = 0;  ///< ContextId::number
+  // Of a record that is taken out of the known ones. Guarded by the lock of Streams.
+  pid_t taken_by = 0;  ///< The thread; 0: it is not taken out.
+  std::uint64_t taken_ns = 0;
+  bool given_up = false;  ///< The call blocks, and the work in the stream counts as done.
   // The record is reused for streams of the same client only, so its links stay in that client's
   // jobs.
   Client* client = nullptr;
@@ -155,7 +162,7 @@ class Streams {
   /// The record of the key, new or found. No call reports the end of a thread, so a thread's
   /// default stream may get the record of a thread of the same context that has ended, with its
   /// events.
-  [[nodiscard]] Stream* add(const Stream::Key& key, CUcontext context, EventPool& pool,
+  [[nodiscard]] Stream* add(const Stream::Key& key, const ContextId& context, EventPool& pool,
                             Client& client, Pacer& pacer);
 
   /// Visits every stream, with the lock held.
@@ -172,25 +179,55 @@ class Streams {
   };
   [[nodiscard]] Names names_of(const Stream& stream);
 
-  /// Takes the record of a stream, or those of a context (null: of all), out of the known ones.
-  /// What threads remember of them is void. They are linked by Stream::next; reuse() or put_back()
-  /// must follow.
+  /// Takes the record of a stream, or those of a context (a null handle: of all), out of the known
+  /// ones. What threads remember of them is void. They are linked by Stream::next; reuse() or
+  /// put_back() must follow.
   [[nodiscard]] Stream* take_out(const Stream::Key& key) noexcept;
-  [[nodiscard]] Stream* take_out(CUcontext context) noexcept;
+  [[nodiscard]] Stream* take_out(const ContextId& context) noexcept;
+  /// The records that a thread has taken out which was cancelled in the driver's call. Whether
+  /// their streams live is unknown, so the driver must not be asked about them.
+  [[nodiscard]] Stream* take_lost() noexcept;
   /// The records were ended, and may be used for other streams.
   void reuse(Stream* ended) noexcept;
-  /// Their context lives on. Returns those that have to be ended, because there is another record
-  /// of the stream by now, or no memory.
-  [[nodiscard]] Stream* put_back(Stream* taken) noexcept;
+  /// Visits each record that is taken out, with the lock held.
+  template <class Visit>
+  void for_each_taken(Visit visit) {
+    const std::lock_guard lock(mutex_);
+    for (auto at = records_.begin(); taken_ != 0 && at != records_.end(); ++at) {
+      if (at->taken_by != 0) visit(*at);
+    }
+  }
+  /// The streams live on. Returns those that have to be ended, because there is another record of
+  /// the stream by now, or no memory. `revive` is called for each of the others that was given up,
+  /// with the lock held.
+  template <class Revive>
+  [[nodiscard]] Stream* put_back(Stream* taken, Revive revive) noexcept {
+    Stream* superfluous = nullptr;
+    const std::lock_guard lock(mutex_);
+    while (taken != nullptr) {
+      Stream& stream = *taken;
+      taken = std::exchange(stream.next, nullptr);
+      if (!put_back(stream)) {
+        stream.next = std::exchange(superfluous, &stream);
+      } else if (std::exchange(stream.given_up, false)) {
+        stream.lives.store(true);
+        revive(stream);
+      }
+    }
+    return superfluous;
+  }
 
  private:
   [[nodiscard]] Stream* of_ended_thread(const Stream::Key& key);
+  void take(Stream& stream, Stream*& taken) noexcept;
+  [[nodiscard]] bool put_back(Stream& stream) noexcept;
 
   std::mutex mutex_;
   std::map<Stream::Key, Stream*> known_;
   std::deque<Stream> records_;
   std::map<Client*, Stream*> free_;  ///< Linked by Stream::next.
   pid_t looked_at_ = 0;              ///< The thread after which of_ended_thread() looks on.
+  std::size_t taken_ = 0;            ///< Records that are taken out.
 };
 
 }  // namespace sluice::intercept

@@ -28,15 +28,16 @@ bool GateMemory::wait_for_slack(CUstream stream, std::uint64_t gpu_ns) noexcept 
          CUDA_SUCCESS;
 }
 
-void GateMemory::write_arrival(CUstream stream, int index) noexcept {
+bool GateMemory::write_arrival(CUstream stream, int index) noexcept {
   const CUdeviceptr gate = address();
-  if (gate == 0) return;
+  if (gate == 0) return false;
   const CUdeviceptr word =
       gate + kArrivalsBehindGate + static_cast<std::size_t>(index) * sizeof(shm::TurnLine::Word);
   const std::uint64_t number = arrivals_.next(index);
   const CUresult result =
       driver().cuStreamWriteValue64_v2(stream, word, number, CU_STREAM_WRITE_VALUE_DEFAULT);
   if (result != CUDA_SUCCESS) arrivals_.take_back(index);
+  return result == CUDA_SUCCESS;
 }
 
 /// Tries once more with a new registration, because the context of the old one may have ended
@@ -98,7 +99,9 @@ CUdeviceptr GateMemory::register_page() noexcept {
   if (context == nullptr) context = current_context();
   if (driver().cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return 0;
   const std::uint32_t ended = contexts_ended_.load();
-  context_.store(context);
+  const ContextId id = identify(context);
+  context_.store(id.handle);
+  context_number_.store(id.number);
   const unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                          (client_.seat().reader() ? CU_MEMHOSTREGISTER_READ_ONLY : 0U);
   const CUresult registered = driver().cuMemHostRegister_v2(view_, sizeof(shm::Board), flags);
@@ -121,8 +124,8 @@ CUdeviceptr GateMemory::register_page() noexcept {
   return 0;
 }
 
-void GateMemory::context_ended(CUcontext context) noexcept {
-  if (context != nullptr && context_.load() != context) return;
+void GateMemory::context_ended(const ContextId& context) noexcept {
+  if (!context.ends({context_.load(), context_number_.load()})) return;
   contexts_ended_.fetch_add(1);
   gate_.store(0);
 }

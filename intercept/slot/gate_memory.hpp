@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "intercept/driver/contexts.hpp"
 #include "intercept/slot/arrivals.hpp"
 #include "intercept/slot/client_slot.hpp"
 
@@ -40,8 +41,8 @@ class GateMemory {
   bool wait_for_slack(CUstream stream, std::uint64_t gpu_ns) noexcept;
 
   /// Puts the next number of the stream with this index into the stream (Arrivals). Only for a
-  /// client that may write to the board.
-  void write_arrival(CUstream stream, int index) noexcept;
+  /// client that may write to the board. False if the driver refuses it.
+  bool write_arrival(CUstream stream, int index) noexcept;
 
   struct Addresses {
     CUdeviceptr gate;
@@ -52,9 +53,9 @@ class GateMemory {
   /// wait on memory that is no longer registered.
   [[nodiscard]] std::optional<Addresses> for_graphs() noexcept;
 
-  /// For a context that was destroyed (null: unknown which one). Drops the registration if it was
-  /// made there.
-  void context_ended(CUcontext context) noexcept;
+  /// For a context that has ended (a null handle: unknown which one). Drops the registration if it
+  /// was made there.
+  void context_ended(const ContextId& context) noexcept;
 
  private:
   static constexpr std::size_t kSlackBehindGate =
@@ -76,6 +77,7 @@ class GateMemory {
   std::atomic<std::uint32_t> contexts_ended_{0};  ///< Of those in which the board was registered.
   std::atomic<CUdeviceptr> gate_{0};              ///< 0: not registered.
   std::atomic<CUcontext> context_{nullptr};
+  std::atomic<std::uint64_t> context_number_{0};
   std::atomic<bool> said_{false};
 };
 

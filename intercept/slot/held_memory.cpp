@@ -18,7 +18,19 @@ HeldMemory::Device* HeldMemory::device(CUdevice index) noexcept {
 /// Under the lock, so that the slot never shows an older sum than another thread has written.
 void HeldMemory::change(Device& device, std::uint64_t bytes) noexcept {
   device.bytes = bytes;
-  if (device.client != nullptr) shm::note_held(device.client->slot().memory, bytes);
+  if (device.client == nullptr) return;
+  const auto index = static_cast<CUdevice>(&device - devices_.data());
+  shm::note_held(device.client->slot().memory, bytes + kept_on(index, 0));
+}
+
+std::uint64_t HeldMemory::kept_on(CUdevice index, PoolId but) const noexcept {
+  std::uint64_t sum = 0;
+  for (PoolId i = 1; i <= pools_.size(); ++i) {
+    const Pool& pool = pools_[i - 1];
+    if (i == but || pool.device != index || pool.name == nullptr) continue;
+    sum += pool.reserved > pool.allocated ? pool.reserved - pool.allocated : 0;
+  }
+  return sum;
 }
 
 HeldMemory::HeldMemory(std::uint64_t own_limit) noexcept
@@ -59,36 +71,56 @@ std::uint64_t HeldMemory::grant_of(const Device& device) noexcept {
   return bound ? device.client->orders().granted() : shm::kNoLimit;
 }
 
-std::uint64_t HeldMemory::left_of(CUdevice index, std::uint64_t most) const noexcept {
+std::uint64_t HeldMemory::left_of(CUdevice index, std::uint64_t most, PoolId own) const noexcept {
   if (most == shm::kNoLimit) return most;
-  const std::uint64_t taken = devices_[static_cast<std::size_t>(index)].bytes + reserved_on(index);
+  const std::uint64_t taken =
+      devices_[static_cast<std::size_t>(index)].bytes + kept_on(index, own) + reserved_on(index);
   return most > taken ? most - taken : 0;
 }
 
-HeldMemory::Refusal HeldMemory::refusal_of(CUdevice index, std::uint64_t bytes) noexcept {
+HeldMemory::Refusal HeldMemory::refusal_of(CUdevice index, std::uint64_t bytes,
+                                           PoolId own) noexcept {
   Device& on = *device(index);
-  const auto exceeds = [&](std::uint64_t most) { return bytes > left_of(index, most); };
+  const auto exceeds = [&](std::uint64_t most) { return bytes > left_of(index, most, own); };
   if (exceeds(std::min(limit_of(on), grant_of(on)))) forget_reservations_of_ended_threads();
   const bool by_limit = exceeds(limit_of(on));
   const auto may = [&] { return !exceeds(grant_of(on)) || on.client->orders().may_exceed(); };
   if (!by_limit && may()) return Refusal::kNone;
-  if (on.client != nullptr) {
-    on.client->orders().count_refused_allocations(1);
-  } else {
-    ++on.refused;
-  }
+  count_refused(on);
   return by_limit ? Refusal::kByLimit : Refusal::kByGrant;
 }
 
+void HeldMemory::count_refused(Device& device) noexcept {
+  if (device.client != nullptr) {
+    device.client->orders().count_refused_allocations(1);
+  } else {
+    ++device.refused;
+  }
+}
+
+bool HeldMemory::fits(CUdevice index, std::uint64_t bytes, PoolId own) noexcept {
+  const std::lock_guard lock(mutex_);
+  const Device* const on = device(index);
+  return on == nullptr || bytes <= left_of(index, std::min(limit_of(*on), grant_of(*on)), own);
+}
+
+void HeldMemory::refuse(CUdevice index, std::uint64_t bytes) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (Device* const on = device(index)) count_refused(*on);
+  }
+  say_refused(index, bytes);
+}
+
 /// Without memory for its place, the call is not counted.
-bool HeldMemory::reserve(CUdevice index, std::uint64_t bytes) noexcept {
+bool HeldMemory::reserve(CUdevice index, std::uint64_t bytes, PoolId own) noexcept {
   Refusal refusal = Refusal::kNone;
   {
     const std::lock_guard lock(mutex_);
     if (device(index) == nullptr) return true;
     Reservation* place = own_reservation();
     if (place != nullptr) *place = {};
-    refusal = refusal_of(index, bytes);
+    refusal = refusal_of(index, bytes, own);
     if (refusal == Refusal::kNone && place == nullptr) {
       forget_reservations_of_ended_threads();
       place = own_reservation();
@@ -120,8 +152,9 @@ void HeldMemory::add(Table table, std::uint64_t key, const Piece& piece) noexcep
     const auto made = std::make_shared<const Piece>(piece);
     const std::lock_guard lock(mutex_);
     forget_ended(records(table), key, 1);
-    records(table).emplace(key, Record{made, 1, 0, 0, ++last_record_});
+    records(table).emplace(key, Record{made, 1, 0, 0});
     if (Reservation* const own = own_reservation()) *own = {};
+    if (piece.pool != 0) pools_[piece.pool - 1].allocated += piece.bytes;
     if (Device* const on = device(piece.device)) change(*on, on->bytes + piece.bytes);
   });
   if (!added) unreserve();
@@ -164,7 +197,7 @@ void HeldMemory::add_record(Table table, std::uint64_t key, std::uint64_t size, 
     std::shared_ptr<const Piece> piece = living(records(from), known);
     if (piece == nullptr) return;
     if (table == Table::kMappings) forget_ended(records(table), key, size);
-    records(table).emplace(key, Record{std::move(piece), size, 0, 0, ++last_record_});
+    records(table).emplace(key, Record{std::move(piece), size, 0, 0});
   });
 }
 
@@ -202,21 +235,100 @@ HeldMemory::Records::iterator HeldMemory::erase(Records& from, Records::iterator
   const std::shared_ptr<const Piece> piece = std::move(record->second.piece);
   const bool last = piece.use_count() == 1;
   Device* const on = device(piece->device);
+  if (last && piece->pool != 0) pools_[piece->pool - 1].allocated -= piece->bytes;
   if (last && on != nullptr) change(*on, on->bytes - piece->bytes);
   return from.erase(record);
 }
 
-std::uint64_t HeldMemory::last_record() noexcept {
+/// A place is free when nothing of its pool is left.
+HeldMemory::PoolId HeldMemory::pool(CUmemoryPool name, CUdevice index) noexcept {
   const std::lock_guard lock(mutex_);
-  return last_record_;
+  PoolId free = 0;
+  for (PoolId i = 1; i <= pools_.size(); ++i) {
+    const Pool& pool = pools_[i - 1];
+    if (pool.name == name) return i;
+    if (pool.name == nullptr && pool.ending == nullptr && pool.allocated == 0) free = i;
+  }
+  if (free == 0) {
+    if (!if_memory_lasts([&] { pools_.emplace_back(); })) return 0;
+    free = pools_.size();
+  }
+  pools_[free - 1] = {name, nullptr, index, 0, 0};
+  return free;
 }
 
-void HeldMemory::context_ended(CUcontext context, std::uint64_t last) noexcept {
+CUdevice HeldMemory::device_of(PoolId pool) noexcept {
+  const std::lock_guard lock(mutex_);
+  return pools_[pool - 1].device;
+}
+
+void HeldMemory::begin_end_pool(CUmemoryPool name) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (Pool& pool : pools_) {
+    if (pool.name == name) pool.ending = std::exchange(pool.name, nullptr);
+  }
+}
+
+void HeldMemory::end_pool(CUmemoryPool name, bool succeeded) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (Pool& pool : pools_) {
+    if (pool.ending != name) continue;
+    pool.ending = nullptr;
+    if (!succeeded) pool.name = name;
+    if (Device* const on = device(pool.device)) change(*on, on->bytes);
+  }
+}
+
+HeldMemory::PoolId HeldMemory::next_pool(PoolId behind, CUdevice index,
+                                         CUmemoryPool& name) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (PoolId i = behind + 1; i <= pools_.size(); ++i) {
+    const Pool& pool = pools_[i - 1];
+    name = pool.name;
+    const bool keeps = pool.reserved > pool.allocated;
+    if (name != nullptr && (index == kKeeping ? keeps : pool.device == index)) return i;
+  }
+  return 0;
+}
+
+void HeldMemory::pool_has(PoolId id, CUmemoryPool name, std::uint64_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  Pool& pool = pools_[id - 1];
+  if (pool.name != name) return;  // it has ended meanwhile
+  pool.reserved = bytes;
+  if (Device* const on = device(pool.device)) change(*on, on->bytes);
+}
+
+bool HeldMemory::waited_in_vain(CUdevice index) noexcept {
+  const std::lock_guard lock(mutex_);
+  const Device* const on = device(index);
+  return on != nullptr && on->kept_in_vain != 0 && on->kept_in_vain == kept_on(index, 0);
+}
+
+void HeldMemory::note_vain_wait(CUdevice index) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (Device* const on = device(index)) on->kept_in_vain = kept_on(index, 0);
+}
+
+std::uint64_t HeldMemory::kept(CUdevice index) noexcept {
+  const std::lock_guard lock(mutex_);
+  return kept_on(index, 0);
+}
+
+bool HeldMemory::exceeds_limit(CUdevice index) noexcept {
+  const std::lock_guard lock(mutex_);
+  const Device* const on = device(index);
+  return on != nullptr && on->bytes + kept_on(index, 0) > limit_of(*on);
+}
+
+/// What pools have that lose memory is asked for with the next call.
+void HeldMemory::context_ended(const ContextId& context) noexcept {
   const std::lock_guard lock(mutex_);
   Records& all = records(Table::kAddresses);
   for (auto at = all.begin(); at != all.end();) {
-    const CUcontext of = at->second.piece->context;
-    const bool ended = at->second.number <= last && (context == nullptr || of == context);
+    const Piece& piece = *at->second.piece;
+    const bool ended = context.ends(piece.context);
+    if (ended && piece.pool != 0) pools_[piece.pool - 1].reserved = 0;
     at = ended ? erase(all, at) : std::next(at);
   }
 }
@@ -233,7 +345,7 @@ void HeldMemory::show_in(ClientSlot& client) noexcept {
 std::uint64_t HeldMemory::bytes_on(CUdevice index) noexcept {
   const std::lock_guard lock(mutex_);
   const Device* const on = device(index);
-  return on == nullptr ? 0 : on->bytes;
+  return on == nullptr ? 0 : on->bytes + kept_on(index, 0);
 }
 
 std::uint64_t HeldMemory::limit(CUdevice index) noexcept {

@@ -5,8 +5,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
+#include "intercept/driver/contexts.hpp"
 #include "intercept/driver/process.hpp"
 #include "intercept/slot/client_slot.hpp"
 
@@ -30,11 +32,17 @@ class HeldMemory {
     kHandles,    ///< References to physical memory.
     kMappings,   ///< Addresses at which physical memory is mapped.
   };
+  /// Names a memory pool of the driver, whose memory streams allocate and free. 0: none. What the
+  /// pool has taken from its device counts, which is more than what is allocated: a stream has not
+  /// come to a free yet, or the pool keeps memory for later.
+  using PoolId = std::size_t;
+  static constexpr CUdevice kKeeping = -2;
   /// Memory that is held: as long as there is a record of it.
   struct Piece {
     CUdevice device = 0;
     std::uint64_t bytes = 0;
-    CUcontext context = nullptr;  ///< Ends with this context; null: with no context.
+    ContextId context;  ///< Ends with this context; a null handle: with no context.
+    PoolId pool = 0;    ///< Of memory of a pool.
   };
   /// Records that a call is about to end; 0: none is known.
   using Mark = std::uint64_t;
@@ -46,8 +54,13 @@ class HeldMemory {
   /// Before a call of this thread that takes memory. False if it would exceed the limit, or the
   /// grant and must not (Orders::may_exceed()). If true, add() or unreserve() must follow in this
   /// thread. Reserved bytes count towards limit and grant, but not as held: the driver may refuse
-  /// them, and a broker that saw them would take as many from others.
-  [[nodiscard]] bool reserve(CUdevice device, std::uint64_t bytes) noexcept;
+  /// them, and a broker that saw them would take as many from others. `own`: the pool that is to
+  /// give the memory, perhaps from what it keeps.
+  [[nodiscard]] bool reserve(CUdevice device, std::uint64_t bytes, PoolId own = 0) noexcept;
+  /// Whether reserve() would not refuse it. Counts nothing.
+  [[nodiscard]] bool fits(CUdevice device, std::uint64_t bytes, PoolId own = 0) noexcept;
+  /// An allocation that was given exceeds the limit: counts it as refused.
+  void refuse(CUdevice device, std::uint64_t bytes) noexcept;
   void unreserve() noexcept;
   /// The call has succeeded. The bytes were reserved. Without memory for the record, the piece is
   /// not counted.
@@ -63,11 +76,35 @@ class HeldMemory {
   [[nodiscard]] Mark begin_end(Table table, std::uint64_t key, std::uint64_t size = 1) noexcept;
   void end(Table table, std::uint64_t key, std::uint64_t size, Mark mark, bool succeeded) noexcept;
 
-  /// The number of the last record. Ask before a call that may end a context: after it, the driver
-  /// may have given the context's handle to another one.
-  [[nodiscard]] std::uint64_t last_record() noexcept;
-  /// For a context that has ended (null: unknown which one) with its records up to `last`.
-  void context_ended(CUcontext context, std::uint64_t last) noexcept;
+  /// The pool of this name. One that was not known is that of `device`; -1: its memory is not that
+  /// of a device. 0 if there is no memory for it.
+  [[nodiscard]] PoolId pool(CUmemoryPool name, CUdevice device) noexcept;
+  [[nodiscard]] CUdevice device_of(PoolId pool) noexcept;
+  /// Around a call that ends the pool: meanwhile the name means nothing. What is allocated lives
+  /// on.
+  void begin_end_pool(CUmemoryPool name) noexcept;
+  void end_pool(CUmemoryPool name, bool succeeded) noexcept;
+  /// Calls `ask` for each pool with the name of the pool, which returns what it has taken from the
+  /// device; nothing if the driver does not say. `device`: of which, or kKeeping: of all pools that
+  /// keep anything. Without the lock.
+  template <class Ask>
+  void ask_pools(CUdevice device, Ask ask) noexcept {
+    CUmemoryPool name = nullptr;
+    for (PoolId at = 0; (at = next_pool(at, device, name)) != 0;) {
+      if (const std::optional<std::uint64_t> bytes = ask(name)) pool_has(at, name, *bytes);
+    }
+  }
+  /// How much memory its pools have taken from the device beyond what is allocated.
+  [[nodiscard]] std::uint64_t kept(CUdevice device) noexcept;
+  /// Whether a wait for it was in vain, and nothing has changed since. It may be parts of pages
+  /// that are in use.
+  [[nodiscard]] bool waited_in_vain(CUdevice device) noexcept;
+  void note_vain_wait(CUdevice device) noexcept;
+  /// Whether more is held than the limit.
+  [[nodiscard]] bool exceeds_limit(CUdevice device) noexcept;
+
+  /// For a context that has ended (a null handle: unknown which one).
+  void context_ended(const ContextId& context) noexcept;
 
   /// From now on the sum of the client's device is in its slot.
   void show_in(ClientSlot& client) noexcept;
@@ -84,13 +121,20 @@ class HeldMemory {
     std::uint64_t size = 1;  ///< Of a mapping; else 1.
     Mark ending = 0;         ///< A call is about to end it.
     pid_t ended_by = 0;      ///< The thread in that call.
-    std::uint64_t number = 0;
   };
   using Records = std::multimap<std::uint64_t, Record>;
   struct Device {
-    std::uint64_t bytes = 0;    ///< Held.
+    std::uint64_t bytes = 0;    ///< Allocated.
     std::uint32_t refused = 0;  ///< Allocations, before there was a client.
+    std::uint64_t kept_in_vain = 0;
     ClientSlot* client = nullptr;
+  };
+  struct Pool {
+    CUmemoryPool name = nullptr;    ///< Null if it has none any more.
+    CUmemoryPool ending = nullptr;  ///< The name that a call is about to end.
+    CUdevice device = -1;
+    std::uint64_t allocated = 0;  ///< To the calls that free it.
+    std::uint64_t reserved = 0;   ///< What it has taken, as the driver said last.
   };
   enum class Refusal : std::uint8_t { kNone, kByGrant, kByLimit };
   /// By a call that has not returned.
@@ -104,7 +148,10 @@ class HeldMemory {
     return tables_[static_cast<std::size_t>(table)];
   }
   [[nodiscard]] Device* device(CUdevice index) noexcept;
-  static void change(Device& device, std::uint64_t bytes) noexcept;
+  void change(Device& device, std::uint64_t bytes) noexcept;
+  [[nodiscard]] std::uint64_t kept_on(CUdevice index, PoolId but) const noexcept;
+  [[nodiscard]] PoolId next_pool(PoolId behind, CUdevice device, CUmemoryPool& name) noexcept;
+  void pool_has(PoolId pool, CUmemoryPool name, std::uint64_t bytes) noexcept;
   Records::iterator erase(Records& from, Records::iterator record) noexcept;
   [[nodiscard]] static bool is_ending(const Record& record) noexcept;
   static std::shared_ptr<const Piece> living(Records& in, std::uint64_t key) noexcept;
@@ -114,8 +161,10 @@ class HeldMemory {
   void forget_reservations_of_ended_threads() noexcept;
   [[nodiscard]] std::uint64_t limit_of(const Device& device) const noexcept;
   [[nodiscard]] static std::uint64_t grant_of(const Device& device) noexcept;
-  [[nodiscard]] std::uint64_t left_of(CUdevice index, std::uint64_t most) const noexcept;
-  [[nodiscard]] Refusal refusal_of(CUdevice index, std::uint64_t bytes) noexcept;
+  [[nodiscard]] std::uint64_t left_of(CUdevice index, std::uint64_t most,
+                                      PoolId own = 0) const noexcept;
+  [[nodiscard]] Refusal refusal_of(CUdevice index, std::uint64_t bytes, PoolId own) noexcept;
+  void count_refused(Device& device) noexcept;
   void say_refused(CUdevice device, std::uint64_t bytes) noexcept;
 
   const std::uint64_t own_limit_;
@@ -123,9 +172,9 @@ class HeldMemory {
   std::mutex mutex_;
   std::array<Records, 3> tables_;
   Mark last_mark_ = 0;
-  std::uint64_t last_record_ = 0;
   std::array<Device, kMostDevices> devices_{};
   std::vector<Reservation> reservations_;
+  std::vector<Pool> pools_;  ///< By PoolId, from 1.
 };
 
 }  // namespace sluice::intercept

@@ -73,19 +73,19 @@ TEST_F(Captures, ForWantOfMemoryEveryLaunchAsks) {
 // Prevents: a query breaks a capture, because another context than that of its stream has ended.
 TEST_F(Captures, ACaptureEndsWithTheContextOfItsStream) {
   begin();
-  captures_abandoned(captures_of(kCurrent));
+  captures_abandoned(captures_of(ContextId{kCurrent}));
   EXPECT_TRUE(any_capture_open());
-  captures_abandoned(captures_of(kContext));
+  captures_abandoned(captures_of(ContextId{kContext}));
   EXPECT_FALSE(any_capture_open());
   begin();
-  captures_abandoned(captures_of(CUcontext{}));
+  captures_abandoned(captures_of(ContextId{}));
   EXPECT_FALSE(any_capture_open()) << "null: any context may have ended";
 }
 
 // Prevents: every launch asks the driver for good, because two calls were about to end a capture.
 TEST_F(Captures, TheFirstOfTwoCallsThatEndACaptureForgetsIt) {
   begin();
-  const auto by_context = captures_of(kContext);
+  const auto by_context = captures_of(ContextId{kContext});
   const auto by_stream = captures_of(kStream);
   captures_abandoned(by_context);
   EXPECT_FALSE(any_capture_open());

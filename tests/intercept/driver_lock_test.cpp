@@ -134,7 +134,7 @@ TEST_F(DriverLocks, AStreamMayEndWhileItsMarkIsRecorded) {
 
 TEST_F(DriverLocks, AContextMayEndWhileTheBoardIsRegisteredInIt) {
   bool waits = true;
-  EXPECT_TRUE(gets_through([this] { memory_.context_ended(nullptr); },
+  EXPECT_TRUE(gets_through([this] { memory_.context_ended({}); },
                            [&] { waits = memory_.wait_for_open(nullptr); }));
   EXPECT_FALSE(waits) << "the registration has ended";
   EXPECT_TRUE(memory_.wait_for_open(nullptr));

@@ -21,7 +21,9 @@ struct Gpu {
 };
 Gpu g_gpu;
 
-CUcontext context(std::uintptr_t number) { return reinterpret_cast<CUcontext>(number); }
+ContextId context(std::uintptr_t handle, std::uint64_t number = 0) {
+  return {reinterpret_cast<CUcontext>(handle), number};
+}
 
 class EventPoolOf : public testing::Test {
  protected:
@@ -115,9 +117,21 @@ TEST_F(EventPoolOf, AContextTakesItsEventsAlong) {
   EXPECT_EQ(&pools_.of(context(3)), &first) << "pools would pile up";
   EXPECT_EQ(take_all(first), 32U);
   EXPECT_EQ(take_all(second), 32U);
-  pools_.context_ended(nullptr);
+  pools_.context_ended({});
   pools_.fill();
   EXPECT_EQ(take_all(first) + take_all(second), 0U);
+}
+
+// Prevents: events of a context that has ended unseen are recorded in the next one, which has its
+// handle.
+TEST_F(EventPoolOf, OneWithTheHandleOfAnotherHasItsOwnEvents) {
+  EventPool& pool = pools_.of(context(1, 1));
+  CUevent const old = pool.take();
+  EXPECT_EQ(&pools_.of(context(1, 2)), &pool) << "pools would pile up";
+  EXPECT_EQ(g_gpu.made, 64U);
+  pools_.context_ended(context(1, 1));
+  for (std::size_t left = 32; left != 0; --left) EXPECT_GT(pool.take(), old) << left;
+  EXPECT_EQ(pool.take(), nullptr);
 }
 
 TEST_F(EventPoolOf, AContextMayEndWhileAnEventIsMade) {
@@ -133,7 +147,7 @@ TEST_F(EventPoolOf, NoneIsMadeInAContextThatIsEnding) {
   EventPool& pool = pools_.of(context(1));
   take_all(pool);
   {
-    const QueryBan ending = QueryBan::about_context(context(1));
+    const QueryBan ending = QueryBan::about_context(context(1).handle);
     pools_.fill();
     EXPECT_EQ(pool.take(), nullptr);
   }

@@ -190,6 +190,86 @@ TEST_F(HeldMemory, MemoryEndsWithItsContext) {
   EXPECT_EQ(held(), 0U);
 }
 
+// Prevents: memory that the GPU still has counts as free, because its free was called.
+TEST_F(HeldMemory, WhatAStreamFreesCountsUntilTheStreamGetsThere) {
+  CUstream stream = make_stream();
+  CUdeviceptr at = 0;
+  ASSERT_EQ(::cuMemAllocAsync(&at, 100, stream), CUDA_SUCCESS);
+  fake::pause();
+  launch(stream);
+  ASSERT_EQ(::cuMemFreeAsync(at, stream), CUDA_SUCCESS);
+  EXPECT_EQ(held(), 100U);
+  EXPECT_EQ(sluice_memory_held(), 100U);
+  fake::finish_all();
+  EXPECT_TRUE(eventually([&] { return held() == 0; })) << "without a call of the program";
+  EXPECT_EQ(fake::reserved(0), 0U);
+}
+
+// Prevents: memory that a pool keeps for later is free for others, as far as its broker knows.
+TEST_F(HeldMemory, WhatAPoolKeepsCounts) {
+  CUstream stream = make_stream();
+  CUdeviceptr at = 0;
+  fake::keep_in_pools(true);
+  ASSERT_EQ(::cuMemAllocAsync(&at, 100, stream), CUDA_SUCCESS);
+  ASSERT_EQ(::cuMemFreeAsync(at, stream), CUDA_SUCCESS);
+  EXPECT_EQ(held(), 100U);
+  ASSERT_EQ(::cuMemAllocAsync(&at, 60, stream), CUDA_SUCCESS);
+  EXPECT_EQ(held(), 100U) << "of what it keeps";
+  ASSERT_EQ(::cuMemFree_v2(at), CUDA_SUCCESS);
+  CUmemoryPool pool = nullptr;
+  ASSERT_EQ(::cuDeviceGetMemPool(&pool, 0), CUDA_SUCCESS);
+  ASSERT_EQ(::cuMemPoolTrimTo(pool, 0), CUDA_SUCCESS);
+  EXPECT_EQ(sluice_memory_held(), 0U);
+  EXPECT_EQ(held(), 0U);
+}
+
+CUmemoryPool make_pool(CUmemLocationType where, int id) {
+  CUmemPoolProps props{};
+  props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  props.location = {where, id};
+  CUmemoryPool pool = nullptr;
+  EXPECT_EQ(::cuMemPoolCreate(&pool, &props), CUDA_SUCCESS);
+  return pool;
+}
+
+// Prevents: memory of the host that comes from a pool counts as memory of the device.
+TEST_F(HeldMemory, APoolOfTheHostHasNoMemoryOfTheDevice) {
+  CUstream stream = make_stream();
+  CUdeviceptr at = 0;
+  limit(50);
+  CUmemoryPool const on_host = make_pool(CU_MEM_LOCATION_TYPE_HOST_NUMA, 0);
+  ASSERT_EQ(::cuMemAllocFromPoolAsync(&at, 100, on_host, stream), CUDA_SUCCESS);
+  EXPECT_EQ(held(), 0U);
+  CUdeviceptr other = 0;
+  EXPECT_EQ(::cuMemAlloc_v2(&other, 50), CUDA_SUCCESS);
+  EXPECT_EQ(held(), 50U);
+  EXPECT_EQ(::cuMemFreeAsync(at, stream), CUDA_SUCCESS);
+  EXPECT_EQ(held(), 50U);
+}
+
+// Prevents: a pool that was not destroyed, or the next one with its name, counts for nothing or for
+// a device that is not its own.
+TEST_F(HeldMemory, WhatWasAllocatedOutlivesItsPool) {
+  CUstream stream = make_stream();
+  CUdeviceptr at = 0;
+  CUmemoryPool const pool = make_pool(CU_MEM_LOCATION_TYPE_DEVICE, 0);
+  ASSERT_EQ(::cuMemAllocFromPoolAsync(&at, 100, pool, stream), CUDA_SUCCESS);
+  fake::answer(Id::cuMemPoolDestroy, CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(::cuMemPoolDestroy(pool), CUDA_ERROR_UNKNOWN);
+  fake::answer(Id::cuMemPoolDestroy, CUDA_SUCCESS);
+  fake::pause();
+  launch(stream);
+  CUdeviceptr freed = 0;
+  ASSERT_EQ(::cuMemAllocFromPoolAsync(&freed, 10, pool, stream), CUDA_SUCCESS);
+  ASSERT_EQ(::cuMemFreeAsync(freed, stream), CUDA_SUCCESS);
+  EXPECT_EQ(held(), 110U) << "the pool is known as before";
+  fake::finish_all();
+  ASSERT_EQ(::cuMemPoolDestroy(pool), CUDA_SUCCESS);
+  EXPECT_EQ(held(), 100U);
+  ASSERT_EQ(::cuMemFreeAsync(at, stream), CUDA_SUCCESS);
+  EXPECT_EQ(held(), 0U);
+}
+
 // Prevents: memory of a graph counts as held from the capture on, and for good.
 TEST_F(HeldMemory, ACaptureTakesNothing) {
   CUstream stream = make_stream();

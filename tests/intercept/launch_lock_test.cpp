@@ -117,7 +117,7 @@ TEST_F(LaunchLocksInTime, TwoThreadsThatShareAStreamSpendEachLaunch) {
   launch_from_two_threads();
   EXPECT_EQ(g_waits.load(), (2 * kLaunches - 1) / 200);
   pacer_.end(stream_, true);
-  stream_.restart(stream_.key, stream_.context, no_events_);
+  stream_.restart(stream_.key, {stream_.context}, no_events_);
   g_waits.store(0);
   for (int i = 0; i < 200; ++i) launch();
   EXPECT_EQ(g_waits.load(), 0) << "the account is not empty";

@@ -220,6 +220,62 @@ TEST_F(MemoryLimit, TheSmallerOfLimitAndGrantHolds) {
   sluice_critical(0);
 }
 
+/// What four streams get that each allocate, launch and free, and wait for nothing.
+class StreamsUnderALimit : public MemoryLimit {
+ protected:
+  CUresult allocate_on(CUstream stream, std::size_t bytes) {
+    CUdeviceptr at = 0;
+    const CUresult result = ::cuMemAllocAsync(&at, bytes, stream);
+    most_ = std::max(most_, fake::reserved(0));
+    if (result != CUDA_SUCCESS) return result;
+    launch(stream);
+    EXPECT_EQ(::cuMemFreeAsync(at, stream), CUDA_SUCCESS);
+    return result;
+  }
+  std::uint64_t most_ = 0;
+};
+
+// Prevents: a program that frees in stream order holds as much memory as it likes.
+TEST_F(StreamsUnderALimit, WaitForWhatOthersFree) {
+  attach("none");
+  fake::pause();
+  EXPECT_EQ(allocate_on(make_stream(), kGiB), CUDA_SUCCESS);
+  EXPECT_EQ(allocate_on(make_stream(), kGiB), CUDA_SUCCESS);
+  EXPECT_EQ(told().free, 0U);
+  std::atomic<bool> given{false};
+  CUstream third = make_stream();
+  std::thread waiting([&] {
+    EXPECT_EQ(allocate_on(third, kGiB), CUDA_SUCCESS);
+    given = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(given.load());
+  EXPECT_EQ(fake::reserved(0), kLimit);
+  fake::finish_all();
+  waiting.join();
+  EXPECT_EQ(slot().memory.refused_allocations.load(), 0U);
+}
+
+// A stream can have at once what it has freed itself, as the driver's pools give it.
+TEST_F(StreamsUnderALimit, ReuseTheirOwnMemory) {
+  attach("none");
+  CUstream stream = make_stream();
+  fake::pause();
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(allocate_on(stream, 3 * kGiB / 2), CUDA_SUCCESS);
+  EXPECT_LE(most_, kLimit);
+}
+
+// Prevents: memory that a pool keeps is missing where the program needs it.
+TEST_F(StreamsUnderALimit, WhatAPoolKeepsIsGivenBackForOthers) {
+  attach("none");
+  fake::keep_in_pools(true);
+  EXPECT_EQ(allocate_on(make_stream(), kLimit), CUDA_SUCCESS);
+  EXPECT_EQ(fake::reserved(0), kLimit);
+  EXPECT_EQ(told().free, 0U) << "it is on the GPU";
+  EXPECT_EQ(allocate(kLimit), CUDA_SUCCESS);
+  EXPECT_EQ(fake::reserved(0), 0U);
+}
+
 // Prevents: threads that allocate at once each find room for the last bytes; also more threads than
 // there are places for reservations at first.
 TEST_F(MemoryLimit, ThreadsTogetherDoNotExceedIt) {

@@ -38,6 +38,8 @@ CUgraphNodeParams g_node_params{};
 void* g_found;
 CUdriverProcAddressQueryResult g_query;
 CUdeviceptr g_address_out;
+CUmemoryPool g_pool_out;
+CUmemPoolProps g_pool_props;
 std::size_t g_pitch_out;
 std::size_t g_free_out;
 std::size_t g_total_out;

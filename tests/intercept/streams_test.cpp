@@ -29,7 +29,7 @@ Type& some(std::size_t which) {
 class StreamRecords : public testing::Test {
  protected:
   Stream* add(const Stream::Key& key, CUcontext context, std::size_t client = 0) {
-    return streams_.add(key, context, some<EventPool>(1), some<Client>(client),
+    return streams_.add(key, ContextId{context}, some<EventPool>(1), some<Client>(client),
                         some<Pacer>(client));
   }
   static Stream::Key key(std::uintptr_t stream) { return {handle<CUstream>(stream), nullptr, 0}; }
@@ -53,7 +53,7 @@ class StreamRecords : public testing::Test {
 TEST_F(StreamRecords, ARecordThatWasTakenOutIsNotFound) {
   Stream* const first = add(key(16), one_);
   Stream* const kept = add(key(32), other_);
-  Stream* const taken = streams_.take_out(one_);
+  Stream* const taken = streams_.take_out(ContextId{one_});
   EXPECT_EQ(taken, first);
   EXPECT_EQ(taken->next, nullptr);
   EXPECT_EQ(streams_.find(key(16)), nullptr);
@@ -68,9 +68,9 @@ TEST_F(StreamRecords, ARecordThatWasTakenOutIsNotFound) {
 TEST_F(StreamRecords, AContextThatLivesOnGetsItsRecordsBack) {
   Stream* const first = add(key(16), one_);
   Stream* const second = add(key(32), one_);
-  Stream* const taken = streams_.take_out(one_);
+  Stream* const taken = streams_.take_out(ContextId{one_});
   Stream* const replaced = add(key(16), one_);
-  EXPECT_EQ(streams_.put_back(taken), first) << "a launch needed another one";
+  EXPECT_EQ(streams_.put_back(taken, [](Stream&) {}), first) << "a launch needed another one";
   EXPECT_EQ(first->next, nullptr);
   EXPECT_EQ(streams_.find(key(16)), replaced);
   EXPECT_EQ(streams_.find(key(32)), second);

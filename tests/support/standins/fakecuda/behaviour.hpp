@@ -203,7 +203,7 @@ inline CUresult make_context(CUcontext* context, CUdevice device) {
                                   [](const auto& made) { return !made->alive && !made->primary; });
   auto& made =
       ended == contexts.end() ? contexts.emplace_back(std::make_unique<CUctx_st>()) : *ended;
-  *made = CUctx_st{device, false, true, 0};
+  *made = CUctx_st{device, false, true, 0, state().next_context_id++};
   *context = made.get();
   this_thread().contexts.push_back(*context);
   return CUDA_SUCCESS;
@@ -234,12 +234,21 @@ inline CUresult end_context(CUcontext context) {
   }
   std::erase_if(s.events, [&](CUevent event) { return event->context == context; });
   std::erase_if(s.registered, [&](const auto& each) { return each.second == context; });
+  std::erase_if(s.pooled, [&](const auto& each) { return each.second.context == context; });
   std::erase(this_thread().contexts, context);
   if (context->primary) s.primary.erase(context->device);
   return CUDA_SUCCESS;
 }
-SLUICE_FAKE_ENTRY(cuCtxDestroy, CUcontext context) { return end_context(context); }
-SLUICE_FAKE_ENTRY(cuCtxDestroy_v2, CUcontext context) { return end_context(context); }
+/// A primary context can only be released or reset.
+inline CUresult destroy_context(CUcontext context) {
+  const auto& primary = state().primary;
+  const bool is_primary = std::any_of(primary.begin(), primary.end(), [context](const auto& each) {
+    return each.second == context;
+  });
+  return is_primary ? CUDA_ERROR_INVALID_CONTEXT : end_context(context);
+}
+SLUICE_FAKE_ENTRY(cuCtxDestroy, CUcontext context) { return destroy_context(context); }
+SLUICE_FAKE_ENTRY(cuCtxDestroy_v2, CUcontext context) { return destroy_context(context); }
 SLUICE_FAKE_ENTRY(cuCtxDetach, CUcontext context) { return end_context(context); }
 inline CUresult release_primary(CUdevice device) {
   const CUcontext context = state().primary_of(device);
@@ -250,7 +259,8 @@ SLUICE_FAKE_ENTRY(cuDevicePrimaryCtxRelease_v2, CUdevice device) { return releas
 /// A green context is a context of its own here and retains the primary one.
 SLUICE_FAKE_ENTRY(cuGreenCtxCreate, CUgreenCtx* green, CUdevResourceDesc, CUdevice device,
                   unsigned) {
-  state().contexts.push_back(std::make_unique<CUctx_st>(CUctx_st{device, false, true, 0}));
+  state().contexts.push_back(
+      std::make_unique<CUctx_st>(CUctx_st{device, false, true, 0, state().next_context_id++}));
   *green = reinterpret_cast<CUgreenCtx>(state().contexts.back().get());
   ++state().primary_of(device)->retained;
   return CUDA_SUCCESS;
@@ -282,6 +292,16 @@ SLUICE_FAKE_ENTRY(cuDevicePrimaryCtxReset, CUdevice device) {
 }
 SLUICE_FAKE_ENTRY(cuDevicePrimaryCtxReset_v2, CUdevice device) {
   return end_context(state().primary_of(device));
+}
+
+SLUICE_FAKE_ENTRY(cuCtxGetId, CUcontext context, unsigned long long* id) {
+  const auto& made = state().contexts;
+  const bool lives = std::any_of(made.begin(), made.end(), [context](const auto& one) {
+    return one.get() == context && one->alive;
+  });
+  if (!lives) return CUDA_ERROR_INVALID_CONTEXT;  // or an invented handle of a routing test
+  *id = context->id;
+  return CUDA_SUCCESS;
 }
 
 SLUICE_FAKE_ENTRY(cuCtxGetCurrent, CUcontext* context) {
@@ -354,18 +374,60 @@ SLUICE_FAKE_ENTRY(cuMemAllocPitch_v2, CUdeviceptr* at, std::size_t* pitch, std::
   return take(at);
 }
 SLUICE_FAKE_ENTRY(cuMemAllocManaged, CUdeviceptr* at, std::size_t, unsigned) { return take(at); }
-SLUICE_FAKE_ENTRY(cuMemFree_v2, CUdeviceptr at) { return give(at); }
-/// In a capture, these are nodes of a graph.
-SLUICE_FAKE_ENTRY(cuMemAllocAsync, CUdeviceptr* at, std::size_t, CUstream stream) {
-  if (state().stream_of(stream).capture != nullptr) return state().submit(stream, 'A');
-  return take(at);
-}
-SLUICE_FAKE_ENTRY(cuMemAllocFromPoolAsync, CUdeviceptr* at, std::size_t, CUmemoryPool, CUstream) {
-  return take(at);
-}
-SLUICE_FAKE_ENTRY(cuMemFreeAsync, CUdeviceptr at, CUstream stream) {
-  if (state().stream_of(stream).capture != nullptr) return state().submit(stream, 'F');
+SLUICE_FAKE_ENTRY(cuMemFree_v2, CUdeviceptr at) {
+  state().pooled.erase(at);
   return give(at);
+}
+inline CUresult take_from_pool(CUdeviceptr* at, std::size_t bytes, CUmemoryPool pool,
+                               CUstream stream) {
+  State& s = state();
+  if (pool == nullptr) pool = default_pool(s.current()->device);
+  if (const CUresult result = take(at); result != CUDA_SUCCESS) return result;
+  s.take_from(pool, stream, bytes);
+  s.pooled[*at] = {bytes, pool, s.current(), nullptr, 0};
+  return CUDA_SUCCESS;
+}
+/// In a capture, these are nodes of a graph.
+SLUICE_FAKE_ENTRY(cuMemAllocAsync, CUdeviceptr* at, std::size_t bytes, CUstream stream) {
+  if (state().stream_of(stream).capture != nullptr) return state().submit(stream, 'A');
+  return take_from_pool(at, bytes, nullptr, stream);
+}
+SLUICE_FAKE_ENTRY(cuMemAllocFromPoolAsync, CUdeviceptr* at, std::size_t bytes, CUmemoryPool pool,
+                  CUstream stream) {
+  return take_from_pool(at, bytes, pool, stream);
+}
+SLUICE_FAKE_ENTRY(cuMemFreeAsync, CUdeviceptr at, CUstream handle) {
+  CUstream_st& stream = state().stream_of(handle);
+  if (stream.capture != nullptr) return state().submit(handle, 'F');
+  const CUresult result = give(at);
+  const auto found = state().pooled.find(at);
+  if (result != CUDA_SUCCESS || found == state().pooled.end()) return result;
+  found->second.stream = &stream;
+  found->second.mark = stream.submitted;
+  state().freed.push_back(found->second);
+  state().pooled.erase(found);
+  return CUDA_SUCCESS;
+}
+SLUICE_FAKE_ENTRY(cuDeviceGetMemPool, CUmemoryPool* pool, CUdevice device) {
+  *pool = default_pool(device);
+  return CUDA_SUCCESS;
+}
+SLUICE_FAKE_ENTRY(cuMemPoolGetAttribute, CUmemoryPool pool, CUmemPool_attribute, void* value) {
+  *static_cast<cuuint64_t*>(value) = state().reserved_by(pool);
+  return CUDA_SUCCESS;
+}
+SLUICE_FAKE_ENTRY(cuMemPoolTrimTo, CUmemoryPool pool, std::size_t) {
+  state().give_back_freed();
+  state().kept[pool] = 0;
+  return CUDA_SUCCESS;
+}
+SLUICE_FAKE_ENTRY(cuMemPoolCreate, CUmemoryPool* pool, const CUmemPoolProps*) {
+  *pool = reinterpret_cast<CUmemoryPool>(state().next_pool++);
+  return CUDA_SUCCESS;
+}
+SLUICE_FAKE_ENTRY(cuMemPoolDestroy, CUmemoryPool pool) {
+  state().kept[pool] = 0;
+  return CUDA_SUCCESS;
 }
 SLUICE_FAKE_ENTRY(cuMemCreate, CUmemGenericAllocationHandle* handle, std::size_t,
                   const CUmemAllocationProp*, unsigned long long) {

@@ -108,6 +108,15 @@ SLUICE_FAKE_API void finish(CUstream stream, std::uint64_t operations);
 SLUICE_FAKE_API void finish_all();
 SLUICE_FAKE_API std::uint64_t outstanding(CUstream stream);
 
+/// The pool of a device that serves its streams. Whether pools keep what is freed until they are
+/// trimmed, and what that of the device has taken.
+inline CUmemoryPool default_pool(CUdevice device) {
+  return reinterpret_cast<CUmemoryPool>(std::uintptr_t{0x9000} +
+                                        static_cast<std::uintptr_t>(device));
+}
+SLUICE_FAKE_API void keep_in_pools(bool keep);
+SLUICE_FAKE_API std::uint64_t reserved(CUdevice device);
+
 /// The nodes of a graph in the order of creation: K kernel, G graph, W wait, C copy or child graph,
 /// E event, I conditional, A and F allocation and release of memory.
 SLUICE_FAKE_API std::string nodes(CUgraph graph);

@@ -18,11 +18,47 @@ Thread& this_thread() {
 
 CUcontext State::primary_of(CUdevice device) {
   CUcontext& context = primary[device];
-  if (context == nullptr) {
-    contexts.push_back(std::make_unique<CUctx_st>(CUctx_st{device, true, true, 0}));
-    context = contexts.back().get();
-  }
+  if (context != nullptr) return context;
+  // One that begins again has its old handle.
+  const auto ended = std::find_if(contexts.begin(), contexts.end(), [device](const auto& made) {
+    return made->primary && made->device == device;
+  });
+  auto& made =
+      ended == contexts.end() ? contexts.emplace_back(std::make_unique<CUctx_st>()) : *ended;
+  *made = CUctx_st{device, true, true, 0, next_context_id++};
+  context = made.get();
   return context;
+}
+
+/// What streams have freed and come to.
+void State::give_back_freed() {
+  std::erase_if(freed, [this](const PoolPiece& piece) {
+    if (piece.stream->done < piece.mark) return false;
+    if (pools_keep) kept[piece.pool] += piece.bytes;
+    return true;
+  });
+}
+
+std::uint64_t State::reserved_by(CUmemoryPool pool) {
+  give_back_freed();
+  std::uint64_t sum = kept[pool];
+  for (const auto& [at, piece] : pooled) sum += piece.pool == pool ? piece.bytes : 0;
+  for (const PoolPiece& piece : freed) sum += piece.pool == pool ? piece.bytes : 0;
+  return sum;
+}
+
+/// The pool gives memory that it keeps, or that the same stream has freed, before it takes more.
+void State::take_from(CUmemoryPool pool, CUstream stream, std::uint64_t bytes) {
+  give_back_freed();
+  CUstream_st* const of = find_stream(stream);
+  const auto same = std::find_if(freed.begin(), freed.end(), [&](const PoolPiece& piece) {
+    return piece.pool == pool && piece.stream == of && piece.bytes == bytes;
+  });
+  if (same != freed.end()) {
+    freed.erase(same);
+  } else if (kept[pool] >= bytes) {
+    kept[pool] -= bytes;
+  }
 }
 
 CUcontext State::current() {
@@ -355,6 +391,16 @@ void finish_all() {
   for (const auto& [context, stream] : this_thread().streams) stream->done = stream->submitted;
   for (const auto& stream : state().streams) stream->done = stream->submitted;
   state().changed.notify_all();
+}
+
+void keep_in_pools(bool keep) {
+  const std::lock_guard lock(state().mutex);
+  state().pools_keep = keep;
+}
+
+std::uint64_t reserved(CUdevice device) {
+  const std::lock_guard lock(state().mutex);
+  return state().reserved_by(default_pool(device));
 }
 
 std::uint64_t outstanding(CUstream stream) {

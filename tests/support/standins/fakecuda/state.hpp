@@ -18,6 +18,7 @@ struct CUctx_st {
   bool primary = false;
   bool alive = true;
   int retained = 0;
+  std::uint64_t id = 0;  ///< Of no other context, though it may have the handle.
 };
 
 struct CUgraphNode_st {
@@ -79,6 +80,14 @@ namespace fake {
 /// All state, behind one lock. Handles live until the process ends, so that a test with a stale
 /// handle reads memory that exists. The handle of a destroyed stream is given out again at once.
 struct State {
+  /// Memory of a pool.
+  struct PoolPiece {
+    std::uint64_t bytes = 0;
+    CUmemoryPool pool = nullptr;
+    CUcontext context = nullptr;
+    CUstream stream = nullptr;  ///< That frees it, behind so many operations.
+    std::uint64_t mark = 0;
+  };
   std::mutex mutex;
   std::condition_variable changed;
 
@@ -93,10 +102,16 @@ struct State {
   bool paused = false;
   bool stream_waits = true;
   float elapsed_ms = 0;
-  std::multiset<CUdeviceptr> memory;            ///< Addresses, and references by handles.
+  std::multiset<CUdeviceptr> memory;           ///< Addresses, and references by handles.
+  std::map<CUdeviceptr, PoolPiece> pooled;     ///< Allocated by streams.
+  std::vector<PoolPiece> freed;                ///< By streams that have not come there yet.
+  std::map<CUmemoryPool, std::uint64_t> kept;  ///< Not in use, and not given back.
+  bool pools_keep = false;
+  std::uintptr_t next_pool = 0x9100;
   std::map<const void*, CUcontext> registered;  ///< By the first byte of the mapping.
 
   std::uint64_t next_stream_id = 1;
+  std::uint64_t next_context_id = 1;
   cuuint64_t next_capture_id = 1;
   CUstream_st legacy;
   std::vector<std::unique_ptr<CUctx_st>> contexts;
@@ -115,6 +130,9 @@ struct State {
   /// The lowest address or handle that is free, as a driver reuses them. Memory has no size here.
   CUdeviceptr take_memory();
   CUcontext primary_of(CUdevice device);
+  void give_back_freed();
+  std::uint64_t reserved_by(CUmemoryPool pool);
+  void take_from(CUmemoryPool pool, CUstream stream, std::uint64_t bytes);
   CUcontext current();
   CUstream_st& stream_of(CUstream handle);
   CUstream_st* find_stream(CUstream handle);
