@@ -212,7 +212,7 @@ void Launch::done(CUresult result) noexcept {
   if (Trace* const traced = g_process.trace.load()) {
     traced->after_launch(entry_, named_, work_.function, result);
   }
-  if (place_.number != 0 || place_.sampled != nullptr) {
+  if (place_.number != 0 || place_.sampled != nullptr || place_.marks_end) {
     stream_->pacer->after(place_, *stream_, named_, result);
   }
   // While this launch was held, a synchronising call of another thread may have ended the job.

@@ -192,7 +192,7 @@ inline void Pacer::add_to_account(Stream& stream, std::uint64_t ns, std::uint64_
   // sufficient again.
   if (in_time && client_.outranked()) wait_for_slack(due.duration, graph, named, spacing.ns());
   if (in_time && client_.takes_turns()) [[unlikely]] {
-    note_work(stream, due.duration, due.wait, graph ? spacing.ns() : 0);
+    place.marks_end = note_work(stream, due.duration, due.wait, graph, spacing.ns());
   }
   if (due.wait) put_wait(entry, stream, named, graph && !in_time);
   if (in_time && begin_sample(stream, due.duration, named)) place.sampled = due.duration;
@@ -267,17 +267,28 @@ int Pacer::arrivals_index(Stream& stream) noexcept {
   return -1;
 }
 
-/// How long the GPU is busy with the launch at most, from the wait in front of it on. `inside_ns`:
-/// how far the waits inside a graph are apart; 0 for another launch.
-[[gnu::cold]] void Pacer::note_work(Stream& stream, const LaunchDuration* duration,
-                                    bool behind_wait, std::uint64_t inside_ns) noexcept {
+/// How long the GPU is busy with the launch at most, from the wait in front of it on. Waits inside
+/// a graph are the spacing apart. Returns whether the end of the launch should be marked: a kernel
+/// that is long, or may be, shall be charged for as long as it runs. A launch behind it has a wait
+/// in front. The GPU may stop inside a graph, before its end.
+[[gnu::cold]] bool Pacer::note_work(Stream& stream, const LaunchDuration* duration,
+                                    bool behind_wait, bool graph,
+                                    std::uint64_t spacing_ns) noexcept {
+  constexpr std::uint64_t kLongNs = 1'000'000;  // a mark takes the GPU 2 us
   const int index = arrivals_index(stream);
-  if (index < 0) return;
+  if (index < 0) return false;
   std::uint64_t ns = duration == nullptr ? LaunchDuration::kUnbounded : duration->ns();
   const bool known = ns != LaunchDuration::kUnbounded;
   if (!known) ns = kUnknownNs;
-  if (inside_ns != 0 && duration != nullptr && duration->preemptible()) ns = inside_ns;
+  if (graph && duration != nullptr && duration->preemptible()) ns = spacing_ns;
   memory_.arrivals().add_work(index, ns, known, behind_wait);
+  return !graph && ns > std::max(kLongNs, spacing_ns);
+}
+
+[[gnu::cold]] void Pacer::mark_end(Stream& stream, CUstream named) noexcept {
+  const NoCancel whole;
+  const int index = arrivals_index(stream);
+  if (index >= 0 && memory_.write_arrival(named, index)) memory_.arrivals().end_is_marked(index);
 }
 
 [[gnu::cold]] void Pacer::write_arrival(Stream& stream, CUstream named) noexcept {
@@ -403,6 +414,7 @@ void Pacer::after(const Place& place, Stream& stream, CUstream named, CUresult l
     add_sampled(stream);
     poller_.wake();  // after end(), or the poller would find no sample and sleep again
   }
+  if (place.marks_end && launched == CUDA_SUCCESS) mark_end(stream, named);
   if (place.number == 0 || !place.ends_group()) return;
   if (place.policy.kind == PolicyKind::kEvent) end_group(stream, place, named);
   if (place.policy.kind == PolicyKind::kSync) {

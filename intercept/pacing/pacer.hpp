@@ -37,6 +37,7 @@ class Pacer {
     LaunchDuration* sampled = nullptr;  ///< The duration that is sampled; null if none is.
     /// Launches of the client before a drawn launch that is sampled; 0 if none is.
     std::uint64_t launches_before = 0;
+    bool marks_end = false;  ///< The GPU shall say when it has done the launch (Arrivals).
     shm::Policy policy;
 
     [[nodiscard]] std::size_t parity() const noexcept {
@@ -113,8 +114,9 @@ class Pacer {
   void no_longer_stuck(Stream& stream) noexcept;
   void put_wait(Entry entry, Stream& stream, CUstream named, bool begins_group) noexcept;
   [[nodiscard]] int arrivals_index(Stream& stream) noexcept;
-  void note_work(Stream& stream, const LaunchDuration* duration, bool behind_wait,
-                 std::uint64_t inside_ns) noexcept;
+  [[nodiscard]] bool note_work(Stream& stream, const LaunchDuration* duration, bool behind_wait,
+                               bool graph, std::uint64_t spacing_ns) noexcept;
+  void mark_end(Stream& stream, CUstream named) noexcept;
   void write_arrival(Stream& stream, CUstream named) noexcept;
   void write_off_idle(const Stream& own) noexcept;
 

@@ -9,9 +9,9 @@
 namespace sluice::intercept {
 
 /// Whether the GPU has come to the closed gate of a client that takes turns: then none of the
-/// client's kernels runs, and the next one may begin. In front of each wait on the gate the GPU
-/// writes the wait's number. What the GPU has begun after the last wait of a stream shows in no
-/// number, so the learned duration of that work counts.
+/// client's kernels runs, and the next one may begin. In front of each wait on the gate, and behind
+/// a long kernel, the GPU writes a number. What it has begun after the last number of a stream
+/// shows in none, so the learned duration of that work counts.
 ///
 /// An answer that is wrong costs time only: two programs run at once for a moment, or nobody does.
 class Arrivals {
@@ -23,12 +23,13 @@ class Arrivals {
   Arrivals(const std::array<shm::TurnLine::Word, kStreams>& arrived, double time_scale) noexcept
       : arrived_(arrived), time_scale_(time_scale) {}
 
-  // For launching threads. A stream has an index from its first wait on.
+  // For launching threads. A stream has an index from its first wait on. What follows a number in
+  // the stream waits at the gate.
 
   /// -1: none is left.
   [[nodiscard]] int take_index() noexcept;
   void give_back(int index) noexcept;
-  /// Before a wait is put into the stream: its number.
+  /// Before a write is put into the stream: its number.
   [[nodiscard]] std::uint64_t next(int index) noexcept {
     return at(index).issued.fetch_add(1, std::memory_order_relaxed) + 1;
   }
@@ -45,6 +46,11 @@ class Arrivals {
     }
     const std::uint64_t before = behind_wait ? 0 : after.load(std::memory_order_relaxed);
     after.store(before + ns, std::memory_order_relaxed);
+  }
+
+  /// The write behind all work of the stream was put into it.
+  void end_is_marked(int index) noexcept {
+    at(index).after_wait_ns.store(0, std::memory_order_relaxed);
   }
 
   // For the thread of the client's turns.

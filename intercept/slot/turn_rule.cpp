@@ -110,15 +110,20 @@ bool should_take_turns(const shm::Board& board, int slot, std::uint64_t now_ns) 
 struct TurnRule::Others {
   Others(const shm::Board& board, int slot, std::uint64_t used, std::uint64_t now_ns) noexcept {
     for_each_equal(board, slot, now_ns, [&](const shm::Slot& other, int index) {
-      if (other.turn.takes.load() == 0) return;
+      const std::uint32_t takes = other.turn.takes.load();
+      if (takes == 0) return;
       const std::uint64_t has = other.turn.used.load();
       const bool is_first = has < used || (has == used && index < slot);
       greatest_count = std::max(greatest_count, has);
-      if (other.turn.until_ns.load() > now_ns) {
+      const bool has_turn = other.turn.until_ns.load() > now_ns;
+      if (has_turn) {
         until_ns = std::max(until_ns, other.turn.until_ns.load());
         is_before = is_before || is_first;
       }
       if (!shm::has_job(other)) return;
+      const bool is_open = !has_turn && (other.gate.load() & shm::bit(index)) == 0;
+      if (is_open) open = index;
+      if (!has_turn && (is_open || (takes & kRunsOn) != 0)) ++running;
       greatest = std::max(greatest, weight_of(other));
       if (has < least) next = index;
       least = std::min(least, has);
@@ -126,11 +131,13 @@ struct TurnRule::Others {
   }
 
   int next = -1;                     ///< Of those who want to run, the one that has had least.
-  std::uint64_t least = kNever;      ///< What it has had.
+  int open = -1;                     ///< One that runs, because nobody had the turn.
+  std::uint64_t least = kNever;      ///< What `next` has had.
   std::uint32_t greatest = 0;        ///< The greatest weight of those who want to run.
   std::uint64_t until_ns = 0;        ///< Until when another one has the turn; 0: nobody has it.
   bool is_before = false;            ///< Whether that one has had less than this client.
   std::uint64_t greatest_count = 0;  ///< Of all, also of those who have no work.
+  std::uint64_t running = 0;         ///< Those without the turn whose work is on the GPU.
 };
 
 TurnRule::Decision TurnRule::look(const shm::Board& board, int slot, std::uint64_t now_ns,
@@ -147,18 +154,54 @@ TurnRule::Decision TurnRule::look(const shm::Board& board, int slot, std::uint64
   // another device or priority mean nothing here.
   const SlotInfo info = SlotInfo::unpack(own.info.load());
   const std::uint32_t group = (std::uint32_t{info.device} << 8U) | info.priority;
-  const bool stopped = now_ns - std::exchange(looked_ns_, now_ns) > scaled(kLookNs) + kStoppedNs;
+  const bool stopped = now_ns - looked_ns_ > scaled(kLookNs) + kStoppedNs;
   if (std::exchange(group_, group) != group || stopped) lose();
   const Others others(board, slot, used_, now_ns);
+  settle(own, slot, others, drained, now_ns);
+  looked_ns_ = now_ns;
   if (drain_ns_ != 0) {
     const std::uint64_t passed = now_ns - drain_ns_;
     const bool second = others.until_ns != 0 && others.is_before;
     const bool waits = !drained && !second && others.next >= 0;
     if (waits && passed < scaled(kMostDrainNs)) return drain(now_ns);
-    used_ += passed / weight_of(own);
+    charge(passed, weight_of(own));
+    runs_on_ = !drained;
     return end(others, second, now_ns);
   }
   return has_turn_ ? with_turn(own, others, now_ns) : without_turn(own, others, now_ns);
+}
+
+/// The GPU divides its time among all whose work it has. So the owner of a turn gets less while
+/// others have work there, and these get something outside of their turns.
+void TurnRule::settle(const shm::Slot& own, int slot, const Others& others, bool drained,
+                      std::uint64_t now_ns) noexcept {
+  const bool has = shm::has_job(own);
+  note_work(has, now_ns);
+  const std::uint64_t passed = now_ns - looked_ns_;
+  if (has_turn_) {
+    lost_ns_ += passed * others.running / (others.running + 1);
+    return;
+  }
+  const std::uint64_t since = open_ ? std::max(looked_ns_, own.job_since_ns.load()) : looked_ns_;
+  const bool ran = runs_on_ || (open_ && has);
+  const bool held = (own.gate.load() & ~shm::bit(slot)) != 0;
+  const std::uint64_t sharing = 1 + others.running + (others.until_ns != 0 ? 1 : 0);
+  if (ran && !held && since < now_ns) used_ += (now_ns - since) / sharing / weight_of(own);
+  runs_on_ = (runs_on_ || open_) && has && !drained;
+}
+
+/// For time of its turn.
+void TurnRule::charge(std::uint64_t ns, std::uint32_t weight) noexcept {
+  const std::uint64_t lost = std::exchange(lost_ns_, 0);
+  used_ += (ns - std::min(ns, lost)) / weight;
+}
+
+void TurnRule::note_work(bool has, std::uint64_t now_ns) noexcept {
+  if (has) {
+    idle_ns_ = 0;
+  } else if (idle_ns_ == 0) {
+    idle_ns_ = now_ns;
+  }
 }
 
 TurnRule::Decision TurnRule::with_turn(const shm::Slot& own, const Others& others,
@@ -169,20 +212,19 @@ TurnRule::Decision TurnRule::with_turn(const shm::Slot& own, const Others& other
   held_ns_ = std::min(held_ns_, held);
   std::uint64_t had = std::max(passed - std::min(held - held_ns_, passed), passed / kMostTurns);
   const std::uint32_t weight = weight_of(own);
-  if (shm::has_job(own)) idle_ns_ = 0;
-  if (!shm::has_job(own) && idle_ns_ == 0) idle_ns_ = now_ns;
   const bool idle = idle_ns_ != 0 && now_ns - idle_ns_ >= scaled(kIdleNs);
   const std::uint64_t turn =
       std::max(scaled(kLeastTurnNs), scaled(kTurnNs) * weight / std::max(weight, others.greatest));
   const bool is_second = others.until_ns != 0 && others.is_before;
   if (!idle && !is_second && had < turn) return go_on(turn - had, now_ns);
   had = std::min(had, turn + kGraceNs);
-  used_ += had / weight;
+  charge(had, weight);
   const std::uint64_t half = turn / weight / 2;  // or a little that was late would double a turn
   if (!idle && !is_second && (others.next < 0 || used_ + half < others.least)) {
     begin(own, now_ns);
     return go_on(turn, now_ns);
   }
+  runs_on_ = !idle;
   // Two that run at once with short slices get much less than half each.
   if (idle || is_second || others.next < 0) return end(others, is_second, now_ns);
   drain_ns_ = now_ns;
@@ -190,8 +232,8 @@ TurnRule::Decision TurnRule::with_turn(const shm::Slot& own, const Others& other
 }
 
 /// The gate is closed, and nobody else begins.
-TurnRule::Decision TurnRule::drain(std::uint64_t now_ns) const noexcept {
-  Decision decision = wait(now_ns + scaled(kDrainLookNs));
+TurnRule::Decision TurnRule::drain(std::uint64_t now_ns) noexcept {
+  Decision decision = wait(now_ns + scaled(kDrainLookNs), now_ns);
   decision.until_ns = drain_ns_ + scaled(kMostDrainNs) + kGraceNs;
   return decision;
 }
@@ -200,43 +242,51 @@ TurnRule::Decision TurnRule::end(const Others& others, bool is_second,
                                  std::uint64_t now_ns) noexcept {
   has_turn_ = false;
   drain_ns_ = 0;
-  Decision decision = wait(now_ns + scaled(kLookNs));
-  decision.runs = others.next < 0 && !is_second;
+  const std::uint64_t look_ns = now_ns + scaled(kLookNs);
+  const bool open = others.next < 0 && !is_second;
+  Decision decision = open ? run_open(look_ns) : wait(look_ns, now_ns);
   if (!is_second) decision.call = others.next;
   return decision;
 }
 
 void TurnRule::lose() noexcept {
   has_turn_ = false;
+  open_ = false;
+  runs_on_ = false;
   wanted_ = false;
   drain_ns_ = 0;
+  lost_ns_ = 0;
 }
 
 TurnRule::Decision TurnRule::without_turn(const shm::Slot& own, const Others& others,
                                           std::uint64_t now_ns) noexcept {
   // What a client did not use while it had no work is lost, and what it used while it was alone is
   // not held against it. (This is start-time fair queuing: who comes begins where the others are.)
-  const bool wants_now = shm::has_job(own);
+  // Between two jobs, every program is without work for a moment.
+  const bool wants_now = idle_ns_ == 0;
   if (wants_now && !wanted_) {
     const std::uint64_t there = others.greatest_count;
     used_ = std::clamp(used_, there, there + scaled(kTurnNs) / weight_of(own));
   }
-  wanted_ = wants_now;
+  const std::uint64_t idle_until = idle_ns_ + scaled(kIdleNs);
+  wanted_ = wants_now || (wanted_ && now_ns < idle_until);
   // Never held: it may have work that belongs to no job, and nobody would give it a turn for that.
-  if (!wants_now) {
-    Decision decision = wait(now_ns + scaled(kLookNs));
-    decision.runs = true;
-    return decision;
+  if (!wanted_) return run_open(now_ns + scaled(kLookNs));
+  if (others.until_ns != 0) {
+    return wait(wants_now ? others.until_ns : std::min(others.until_ns, idle_until), now_ns);
   }
-  if (others.until_ns != 0) return wait(others.until_ns);
+  if (!wants_now) return run_open(idle_until);
   begin(own, now_ns);
-  return go_on(scaled(kTurnNs), now_ns);
+  Decision decision = go_on(scaled(kTurnNs), now_ns);
+  decision.call = others.open;  // it closes its gate now
+  return decision;
 }
 
 void TurnRule::begin(const shm::Slot& own, std::uint64_t now_ns) noexcept {
   has_turn_ = true;
+  open_ = false;
+  runs_on_ = false;
   since_ns_ = now_ns;
-  idle_ns_ = 0;
   held_ns_ = held_by_others(own, now_ns);
 }
 
@@ -249,12 +299,26 @@ TurnRule::Decision TurnRule::go_on(std::uint64_t left_ns, std::uint64_t now_ns) 
   return decision;
 }
 
-TurnRule::Decision TurnRule::wait(std::uint64_t look_ns) const noexcept {
+/// The gate is open without a turn.
+TurnRule::Decision TurnRule::run_open(std::uint64_t look_ns) noexcept {
+  open_ = true;
+  runs_on_ = false;
+  Decision decision;
+  decision.takes = true;
+  decision.used = used_;
+  decision.look_ns = look_ns;
+  return decision;
+}
+
+/// The gate is closed. What runs on is charged for as long as it runs.
+TurnRule::Decision TurnRule::wait(std::uint64_t look_ns, std::uint64_t now_ns) noexcept {
+  open_ = false;
   Decision decision;
   decision.takes = true;
   decision.runs = false;
+  decision.runs_on = runs_on_;
   decision.used = used_;
-  decision.look_ns = look_ns;
+  decision.look_ns = runs_on_ ? std::min(look_ns, now_ns + scaled(kIdleNs)) : look_ns;
   return decision;
 }
 

@@ -7,6 +7,11 @@
 /// of the board (docs/reference/turns.md).
 namespace sluice::intercept {
 
+// The bits of TurnLine::takes.
+inline constexpr std::uint32_t kTakes = 1;
+/// The gate of the client is closed, and work that it gave the GPU before runs on.
+inline constexpr std::uint32_t kRunsOn = 2;
+
 /// Whether the client of `slot` should take turns: it can, and it or another one that can has a
 /// weight, or nothing else is between them and short slices.
 [[nodiscard]] bool should_take_turns(const shm::Board& board, int slot,
@@ -40,18 +45,23 @@ class TurnRule {
   struct Decision {
     bool takes = false;          ///< Whether the client takes turns at all.
     bool runs = true;            ///< Whether its gate is open, as far as turns go.
+    bool runs_on = false;        ///< Whether its work runs on behind the closed gate.
     std::uint64_t until_ns = 0;  ///< TurnLine::until_ns
     std::uint64_t used = 0;      ///< TurnLine::used
     std::uint64_t look_ns = 0;   ///< When to look again, if nobody calls before.
-    int call = -1;               ///< Whose turn is next, or -1.
+    int call = -1;               ///< Who has to look now, or -1.
+
+    /// TurnLine::takes
+    [[nodiscard]] std::uint32_t takes_word() const noexcept {
+      return (takes ? kTakes : 0) | (takes && runs_on ? kRunsOn : 0);
+    }
   };
 
   /// `time_scale`: how many times slower than real time the device runs.
   explicit TurnRule(double time_scale = 1) noexcept : time_scale_(time_scale) {}
 
   /// For the client in `slot`. The caller writes the decision to the board at once. `drained`:
-  /// whether no work of the client that the closed gate does not hold is left on the GPU; it
-  /// matters while drains().
+  /// whether no work of the client that the closed gate does not hold is left on the GPU.
   Decision look(const shm::Board& board, int slot, std::uint64_t now_ns,
                 bool drained = true) noexcept;
   /// Whether the turn is over but for what runs on the GPU.
@@ -63,27 +73,35 @@ class TurnRule {
   [[nodiscard]] std::uint64_t scaled(std::uint64_t ns) const noexcept {
     return static_cast<std::uint64_t>(static_cast<double>(ns) * time_scale_);
   }
+  void settle(const shm::Slot& own, int slot, const Others& others, bool drained,
+              std::uint64_t now_ns) noexcept;
+  void charge(std::uint64_t ns, std::uint32_t weight) noexcept;
+  void note_work(bool has, std::uint64_t now_ns) noexcept;
   [[nodiscard]] Decision with_turn(const shm::Slot& own, const Others& others,
                                    std::uint64_t now_ns) noexcept;
   [[nodiscard]] Decision without_turn(const shm::Slot& own, const Others& others,
                                       std::uint64_t now_ns) noexcept;
-  [[nodiscard]] Decision drain(std::uint64_t now_ns) const noexcept;
+  [[nodiscard]] Decision drain(std::uint64_t now_ns) noexcept;
   [[nodiscard]] Decision end(const Others& others, bool is_second, std::uint64_t now_ns) noexcept;
+  [[nodiscard]] Decision run_open(std::uint64_t look_ns) noexcept;
   void lose() noexcept;
   void begin(const shm::Slot& own, std::uint64_t now_ns) noexcept;
   [[nodiscard]] Decision go_on(std::uint64_t left_ns, std::uint64_t now_ns) const noexcept;
-  [[nodiscard]] Decision wait(std::uint64_t look_ns) const noexcept;
+  [[nodiscard]] Decision wait(std::uint64_t look_ns, std::uint64_t now_ns) noexcept;
 
   double time_scale_;
   std::uint64_t used_ = 0;
   bool has_turn_ = false;
+  bool open_ = false;            ///< Its gate has been open without a turn since the last look.
+  bool runs_on_ = false;         ///< Its work runs on behind the closed gate, as far as it knows.
   bool wanted_ = false;          ///< Whether it wanted to run at the last look.
   std::uint32_t group_ = 0;      ///< Device and priority at the last look.
   std::uint64_t looked_ns_ = 0;  ///< When that was.
   std::uint64_t since_ns_ = 0;   ///< Begin of the turn.
   std::uint64_t held_ns_ = 0;    ///< For how long others had held it by then.
   std::uint64_t drain_ns_ = 0;   ///< Since when it waits for its GPU; 0: it does not.
-  std::uint64_t idle_ns_ = 0;    ///< Since when it has had no work in its turn; 0: it has some.
+  std::uint64_t idle_ns_ = 0;    ///< Since when it has had no work; 0: it has some.
+  std::uint64_t lost_ns_ = 0;    ///< GPU time that work of others took since its last charge.
 };
 
 }  // namespace sluice::intercept

@@ -42,8 +42,7 @@ void Turns::run() noexcept {
     const bool held = client_.gate_closed();
     const TurnRule::Decision decision =
         rule_.look(client_.seat().board, client_.seat().slot, now, drained);
-    obey(decision);
-    if (rule_.drains() && !drained_before) arrivals_.gate_closed(base::monotonic_ns(), held);
+    if (obey(decision)) arrivals_.gate_closed(base::monotonic_ns(), held);
     if (!rule_.drains() && drained_before) arrivals_.turn_ended(base::monotonic_ns());
     const std::uint64_t later = base::monotonic_ns();
     if (later < decision.look_ns) base::futex_wait(called, calls, decision.look_ns - later);
@@ -51,8 +50,8 @@ void Turns::run() noexcept {
 }
 
 /// The gate closes before the others hear of it, and opens after they do, so that two seldom run at
-/// once.
-void Turns::obey(const TurnRule::Decision& decision) noexcept {
+/// once. Returns whether it has closed the gate.
+bool Turns::obey(const TurnRule::Decision& decision) noexcept {
   const int self = client_.seat().slot;
   shm::Board& board = *client_.seat().writable;
   shm::TurnLine& line = board.slots[static_cast<std::size_t>(self)].turn;
@@ -65,15 +64,17 @@ void Turns::obey(const TurnRule::Decision& decision) noexcept {
     view.outranked(self).fetch_or(shm::kTakesTurns);
     poller_.wake();
   }
-  if (!decision.runs && !held) shm::close_bit(view, self, self);
+  const bool closes = !decision.runs && !held;
+  if (closes) shm::close_bit(view, self, self);
   line.used.store(decision.used);
   line.until_ns.store(decision.until_ns);
-  line.takes.store(decision.takes ? 1 : 0);
+  line.takes.store(decision.takes_word());
   if (decision.runs && held) shm::open_bits(view, self, shm::bit(self));
   if (!decision.takes && takes) {
     view.outranked(self).fetch_and(~std::uint64_t{shm::kTakesTurns});
   }
   if (decision.call >= 0) call(decision.call);
+  return closes;
 }
 
 void Turns::call(int slot) noexcept {

@@ -29,7 +29,7 @@ class Turns {
 
  private:
   void run() noexcept;
-  void obey(const TurnRule::Decision& decision) noexcept;
+  bool obey(const TurnRule::Decision& decision) noexcept;
   void call(int slot) noexcept;
 
   enum class Thread : std::uint8_t { kNone, kWanted, kRuns };

@@ -49,6 +49,30 @@ TEST_F(ArrivalsAtTheGate, WithoutWorkItIsComplete) {
   EXPECT_TRUE(complete_after(0));
 }
 
+// Prevents: a kernel whose length nobody knows is thought to be done while it runs, or to run when
+// it is done.
+TEST_F(ArrivalsAtTheGate, TheMarkBehindAKernelSaysThatItIsDone) {
+  const int stream = arrivals_.take_index();
+  const auto launch_marked = [&] {
+    arrivals_.add_work(stream, 2000 * kUs, false, true);
+    static_cast<void>(arrivals_.next(stream));
+    const std::uint64_t mark = arrivals_.next(stream);
+    arrivals_.end_is_marked(stream);
+    return mark;
+  };
+  const std::uint64_t first = launch_marked();
+  gpu_comes_to(stream, first - 1);
+  close_gate();
+  EXPECT_FALSE(complete_after(30));
+  EXPECT_FALSE(complete_after(60'000)) << "it is longer than was guessed";
+  gpu_comes_to(stream, first);
+  EXPECT_TRUE(complete_after(30));
+  const std::uint64_t second = launch_marked();
+  gpu_comes_to(stream, second);
+  close_gate();
+  EXPECT_TRUE(complete_after(0)) << "it was done before";
+}
+
 // Prevents: the next client begins while a kernel of this one runs.
 TEST_F(ArrivalsAtTheGate, AKernelThatRunsIsWaitedForToTheNextWait) {
   const int stream = arrivals_.take_index();

@@ -210,6 +210,44 @@ TEST_F(Learning, AfterCodeWasUnloadedALaunchIsUnknown) {
   learn(kShort, 0.05F);
 }
 
+// Prevents: what a refused call has left loaded is unknown.
+TEST_F(Learning, ARefusedUnloadForgetsNothing) {
+  attach("device:200us");
+  outrank();
+  learn_both();
+  fake::pause();  // no sample comes to its end
+  fake::answer(Id::cuModuleUnload, CUDA_ERROR_UNKNOWN);
+  fake::answer(Id::cuLibraryUnload, CUDA_ERROR_UNKNOWN);
+  begin_anew();
+  EXPECT_EQ(::cuModuleUnload(nullptr), CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(::cuLibraryUnload(nullptr), CUDA_ERROR_UNKNOWN);
+  for (int i = 0; i < 5; ++i) kernel(kShort);
+  EXPECT_EQ(order_of_calls(), "W1111W1");
+}
+
+// Prevents: the owner of a turn does not know when a kernel of unknown length is done.
+TEST_F(Learning, InTurnsTheEndOfALongKernelIsMarked) {
+  attach("device:200us");
+  outrank();
+  learn_both();
+  const auto marks = [&](std::uintptr_t function) {
+    slot().outranked.fetch_or(shm::kTakesTurns);
+    fake::clear();
+    kernel(function);
+    std::string order;
+    for (const fake::Call& call : fake::calls()) {
+      if (call.id == Id::cuLaunchKernel) order += 'K';
+      if (call.id == Id::cuStreamWriteValue64_v2) order += 'w';
+      if (call.id == Id::cuStreamWaitValue64_v2) order += 'W';
+    }
+    return order;
+  };
+  EXPECT_EQ(marks(7), "wWKw") << "of unknown length";
+  EXPECT_EQ(marks(kShort), "wWK") << "behind it";
+  EXPECT_EQ(marks(kShort), "K");
+  EXPECT_EQ(marks(kLong), "wWK") << "0.5 ms, as was learned";
+}
+
 // A failed launch would be known as very short. Seen to fail when the result of the call was
 // ignored.
 TEST_F(Learning, ALaunchThatFailsIsNoSample) {

@@ -177,6 +177,76 @@ TEST_F(Turns, WhoseKernelsAreLongHasFewerTurns) {
   EXPECT_NEAR(served_ms(a) + program(a).turns * 15.0, served_ms(b), 160);
 }
 
+/// Nobody had work. One runs without a turn when another one begins its turn.
+class OneRunsOpen : public Turns {
+ protected:
+  void SetUp() override {
+    Turns::SetUp();
+    a_ = add(1);
+    b_ = add(1);
+    run(100);
+    for (const int each : {a_, b_}) give_work(each, 0);
+    run(50);
+    for (const int each : {a_, b_}) {
+      ASSERT_EQ(slot(each).turn.until_ns.load(), 0U);
+      ASSERT_EQ(slot(each).gate.load() & shm::bit(each), 0U);
+      give_work(each, kNever);
+    }
+    program(a_).look_ns = now_ + 20 * kMs;
+    program(b_).look_ns = now_;
+  }
+  void until_b_has_the_turn() {
+    for (int i = 0; i < 600 && slot(b_).turn.until_ns.load() == 0; ++i) {
+      now_ += kStepNs;
+      for (const int each : {a_, b_}) look(each);
+      serve();
+    }
+    ASSERT_NE(slot(b_).turn.until_ns.load(), 0U);
+  }
+  [[nodiscard]] double used_ms(int index) {
+    return static_cast<double>(slot(index).turn.used.load()) / kMs;
+  }
+  int a_ = 0;
+  int b_ = 0;
+};
+
+// Prevents: it runs in the turn of the other one for as long as it sleeps.
+TEST_F(OneRunsOpen, ItIsCalledWhenAnotherOneBegins) {
+  until_b_has_the_turn();
+  run(1);
+  EXPECT_NE(slot(a_).gate.load() & shm::bit(a_), 0U);
+}
+
+// Prevents: what it runs in the turn of the other one is free of charge, and counts for the other.
+TEST_F(OneRunsOpen, WhatItRunsInTheTurnOfAnotherCounts) {
+  stop(a_, 10);
+  until_b_has_the_turn();
+  const double before = used_ms(a_);
+  const double other = used_ms(b_);
+  run(12);
+  EXPECT_GT(used_ms(a_) - before, 4);
+  while (slot(b_).turn.until_ns.load() != 0) run(1);
+  EXPECT_NEAR(used_ms(b_) - other, 15, 1.5) << "of 20 ms, it had half of ten";
+}
+
+// Prevents: a job above, which interrupts a long kernel, counts for the owner of the kernel.
+TEST_F(Turns, WhatRunsOnDoesNotCountWhileOthersHoldIt) {
+  const int a = add(1);
+  add(1);
+  program(a).kernel_ns = 1000 * kMs;
+  for (int i = 0; i < 200 && (slot(a).turn.takes.load() & kRunsOn) == 0; ++i) run(1);
+  ASSERT_NE(slot(a).turn.takes.load() & kRunsOn, 0U);
+  run(50);
+  const std::uint64_t before = slot(a).turn.used.load();
+  run(10);
+  EXPECT_GT(slot(a).turn.used.load(), before + 3 * kMs);
+  slot(a).gate.fetch_or(shm::bit(60));
+  run(2);
+  const std::uint64_t held = slot(a).turn.used.load();
+  run(50);
+  EXPECT_EQ(slot(a).turn.used.load(), held);
+}
+
 // Prevents: nobody has a turn, because the next one has died meanwhile.
 TEST_F(Turns, WhereTheNextOneHasDiedTheOwnerGoesOn) {
   const int a = add(1);

@@ -6,6 +6,7 @@
 #include "intercept/slot/turn_rule.hpp"
 #include "shm/gates.hpp"
 #include "shm/policy.hpp"
+#include "shm/view.hpp"
 #include "tests/support/board_test.hpp"
 
 namespace sluice::intercept::test {
@@ -84,9 +85,11 @@ class Turns : public sluice::test::BoardTest {
     if (!is_open(index) && client.closed_since_ns.load() == 0) client.closed_since_ns.store(now_);
     if (is_open(index) && client.closed_since_ns.load() != 0) {
       const std::uint64_t since = client.closed_since_ns.exchange(0);
-      if (shm::is_active(client.job.load())) client.closed_ns.fetch_add(now_ - since);
+      client.closed_ns.fetch_add(shm::held_ns(client, since, now_));
     }
   }
+
+  virtual bool is_drained(int index) { return now_ >= program(index).runs_until_ns; }
 
   /// Whether it is time for the client to look.
   bool is_due(int index) {
@@ -102,14 +105,14 @@ class Turns : public sluice::test::BoardTest {
   void look(int index) {
     Program& looking = program(index);
     if (!is_due(index)) return;
-    obey(index, looking.rule.look(*board_, index, now_, now_ >= looking.runs_until_ns));
+    obey(index, looking.rule.look(*board_, index, now_, is_drained(index)));
   }
 
   void obey(int index, const TurnRule::Decision& decision) {
     Program& looking = program(index);
     shm::Slot& client = slot(index);
     const bool had = client.turn.until_ns.load() != 0;
-    client.turn.takes.store(decision.takes ? 1 : 0);
+    client.turn.takes.store(decision.takes_word());
     client.turn.used.store(decision.used);
     client.turn.until_ns.store(decision.until_ns);
     if (!had && decision.until_ns != 0) ++looking.turns;
@@ -125,7 +128,7 @@ class Turns : public sluice::test::BoardTest {
   }
 
   /// What a stopped program has launched runs on, as far as its gate is open.
-  void serve() {
+  virtual void serve() {
     const auto wants = [&](int i) {
       return program(i).lives && shm::is_active(slot(i).job.load());
     };
