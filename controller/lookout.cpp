@@ -12,6 +12,7 @@
 #include "base/processes.hpp"
 #include "shm/gain.hpp"
 #include "shm/outside.hpp"
+#include "shm/target.hpp"
 
 namespace sluice::controller {
 
@@ -37,8 +38,10 @@ void Lookout::show(shm::Board& board, const std::map<int, shm::OutsideWord>& fou
 
 bool Lookout::matter(const shm::Board& board) noexcept {
   return std::any_of(board.slots.begin(), board.slots.end(), [](const shm::Slot& slot) {
+    const bool outranked = (slot.outranked.load() & shm::kOutranked) != 0;
+    const bool alone = shm::Target::unpack(slot.target.load()).is_relative();
     return shm::SlotInfo::unpack(slot.info.load()).state == shm::SlotState::kLive &&
-           (slot.outranked.load() & shm::kOutranked) != 0;
+           (outranked || alone);
   });
 }
 

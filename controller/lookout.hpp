@@ -16,8 +16,9 @@
 namespace sluice::controller {
 
 /// What only NVML, /proc and a look every two seconds can tell, shown on the board:
-/// - How many processes use each device without a slot, while a client outranks another. Next to a
-///   busy one, a program with short slices would get little (docs/reference/slices.md).
+/// - How many processes use each device without a slot, while a client outranks another or has a
+///   target that is a multiple of its time alone. Next to a busy one, a program with short slices
+///   would get little (docs/reference/slices.md).
 /// - What the session has gained (ledger.hpp).
 /// In a thread of its own, because NVML and /proc may block.
 class Lookout {
@@ -36,7 +37,7 @@ class Lookout {
 
   /// `found`: by device; nobody is outside on the others.
   static void show(shm::Board& board, const std::map<int, shm::OutsideWord>& found) noexcept;
-  /// Whether slices depend on it now.
+  /// Whether slices depend on it now, or what a target calls the time alone.
   [[nodiscard]] static bool matter(const shm::Board& board) noexcept;
 
  private:

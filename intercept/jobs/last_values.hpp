@@ -11,6 +11,16 @@ class LastValues {
  public:
   void add(const Value& value) noexcept { values_[added_++ % kSize] = value; }
   void clear() noexcept { added_ = 0; }
+  /// Forgets those for which `keep(value)` is false.
+  template <class Keep>
+  void keep_if(Keep keep) noexcept {
+    LastValues kept;
+    for (std::size_t i = added_ - size(); i < added_; ++i) {
+      const Value& value = values_[i % kSize];
+      if (keep(value)) kept.add(value);
+    }
+    *this = kept;
+  }
   [[nodiscard]] std::size_t size() const noexcept { return added_ < kSize ? added_ : kSize; }
   [[nodiscard]] const Value* begin() const noexcept { return values_.data(); }
   [[nodiscard]] const Value* end() const noexcept { return values_.data() + size(); }

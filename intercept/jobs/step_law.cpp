@@ -46,8 +46,8 @@ std::uint64_t percentile(const LastValues<std::uint64_t, kSize>& values,
 
 void StepLaw::set(shm::Target target) noexcept {
   target_ = target;
-  alone_ns_ = 0;
   begin_anew();
+  find_alone();
 }
 
 void StepLaw::neighbours(std::uint64_t id) noexcept {
@@ -104,13 +104,12 @@ bool StepLaw::is_usual(Kind kind) const noexcept {
   return usual.closed.size() >= kEnough && entry->level_ns <= kLong * usual.level_ns;
 }
 
-void StepLaw::ended(Kind kind, std::uint64_t duration, std::uint64_t open,
-                    std::uint64_t waited) noexcept {
+void StepLaw::ended(Kind kind, std::uint64_t duration, std::uint64_t open, std::uint64_t waited,
+                    bool alone, std::uint64_t now) noexcept {
   ++steps_;
   last_kept_ = Kept::kUncounted;
   const bool after_window = std::exchange(touched_, open != 0);
   const bool touched = after_window || open != 0;
-  closed_steps_ = open != 0 ? 0 : closed_steps_ + 1;
   for (Entry& entry : entries_) entry.weight -= entry.weight / kKindsFade;
   Entry* const entry = find(kind);
   if (entry == nullptr) return;
@@ -124,7 +123,10 @@ void StepLaw::ended(Kind kind, std::uint64_t duration, std::uint64_t open,
     return settle_trial(before);
   }
   level_ns_ = entry->level_ns;
-  if (!touched) learn_alone(duration);
+  if (!touched) references_.add(duration);
+  now_ns_ = now;
+  if (!touched && alone) alone_.add(duration, now);
+  if ((!touched && alone) || alone_ns_ == 0) find_alone();
   if (!touched) learn_accidents(*entry, duration);
   // What a window delays may show in the step after it.
   const double most = kOutlier * level_ns_;
@@ -155,11 +157,12 @@ void StepLaw::learn_closed(Entry& entry, std::uint64_t duration) noexcept {
   entry.level_ns += (counted - entry.level_ns) / kLevelFade;
 }
 
-void StepLaw::learn_alone(std::uint64_t duration) noexcept {
-  references_.add(duration);
-  if (target_.any() && references_.size() >= kEnoughReferences) {
-    alone_ns_ = percentile(references_, target_.per_mille);
-  }
+void StepLaw::find_alone() noexcept {
+  alone_ns_ = 0;
+  if (!target_.any() || alone_.size() < kEnoughReferences) return;
+  alone_.confirm(now_ns_);
+  const auto& known = alone_.known();
+  if (known.size() >= kEnoughReferences) alone_ns_ = percentile(known, target_.per_mille);
 }
 
 /// Whether few steps that no window touched take so long.
@@ -216,18 +219,21 @@ double StepLaw::price() const noexcept {
 
 /// Each late step shortens the windows by 99 parts and each other step lengthens them by one (for
 /// p99): so in the long run one step in a hundred is late, whatever the steps are like. Until the
-/// first one is late, windows grow by a part of themselves.
+/// first one is late, windows grow by a part of themselves. While the target cannot be kept,
+/// windows open as without one, and say nothing of it.
 void StepLaw::follow_target(std::uint64_t duration, bool touched) noexcept {
   const std::uint64_t limit = limit_ns();
   if (limit == 0) return;
   const bool late = duration > limit;
   last_kept_ = late ? Kept::kLate : Kept::kInTime;
+  if (touched && missed()) return;
   const double percentile = target_.per_mille / 1000.0;
   never_late_ = never_late_ && !late;
   if (never_late_)
     target_window_ns_ = std::max(target_window_ns_ * (touched ? kGrowth : 1), shortest_ns_);
   target_window_ns_ += kStride * level_ns_ * ((late ? 0 : 1) - percentile);
   target_window_ns_ = std::clamp(target_window_ns_, 0.0, ns(limit));
+  without_ = target_window_ns_ < shortest_ns_ ? without_ + 1 : 0;
 }
 
 std::uint64_t StepLaw::limit_ns() const noexcept {
@@ -238,9 +244,26 @@ std::uint64_t StepLaw::limit_ns() const noexcept {
 /// The place of the references differs from period to period: every sixteenth step of a program may
 /// be of one kind.
 bool StepLaw::is_reference_next() const noexcept {
+  if (target_.any() && target_.is_relative()) return is_alone_next();
   const std::uint64_t place = steps_ / kReferencePeriod * 7 % (kReferencePeriod - 1);
   const std::uint64_t step = steps_ % kReferencePeriod;
   return step == place || step == place + 1;
+}
+
+/// What a window lets begin has to end first. So several steps in turn are references, and half of
+/// the steps while the target is not known.
+bool StepLaw::is_alone_next() const noexcept {
+  constexpr double kCounted = 4;
+  constexpr std::uint64_t kPart = 8;
+  const double settle = kSettleNs * shortest_ns_ / ns(kShortestWindowNs);
+  const auto block =
+      static_cast<std::uint64_t>(kCounted + settle / std::max(level_ns_, settle / 64));
+  return steps_ % (block * (unknown_target() ? 2 : kPart)) < block;
+}
+
+/// A target that is not known, or that cannot be kept with closed gates either, counts as none.
+bool StepLaw::follows_target() const noexcept {
+  return target_.any() && limit_ns() != 0 && !missed();
 }
 
 std::uint64_t StepLaw::window_ns() const noexcept {
@@ -260,21 +283,18 @@ std::uint64_t StepLaw::window_ns() const noexcept {
 std::uint64_t StepLaw::priced_window_ns() const noexcept {
   if (is_reference_next()) return 0;
   double wanted = target_window_ns_;
-  bool enough = limit_ns() != 0 && wanted >= shortest_ns_;
-  if (!target_.any()) {
+  bool enough = wanted >= shortest_ns_;
+  if (!follows_target()) {
     wanted = std::max(kAllowed * level_ns_ / price(), shortest_ns_);
     enough = credit_ns_ >= price() * wanted;
   }
   return enough ? static_cast<std::uint64_t>(wanted) : 0;
 }
 
-bool StepLaw::learning() const noexcept {
-  const bool known = most_frequent().closed.size() >= kEnough;
-  return !known || (target_.any() && limit_ns() == 0);
-}
+bool StepLaw::knows_steps() const noexcept { return most_frequent().closed.size() >= kEnough; }
 
 bool StepLaw::missed() const noexcept {
-  return target_.any() && !learning() && closed_steps_ >= kMissedSteps;
+  return target_.any() && limit_ns() != 0 && without_ >= kMissedSteps;
 }
 
 std::uint32_t StepLaw::cost() const noexcept {

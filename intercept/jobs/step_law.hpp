@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "intercept/jobs/alone_times.hpp"
 #include "intercept/jobs/last_values.hpp"
 #include "intercept/jobs/stay_open.hpp"
 #include "shm/target.hpp"
@@ -24,15 +25,19 @@ class StepLaw {
   static constexpr double kLong = 2;
   /// What windows may lengthen the steps by, without a target.
   static constexpr double kAllowed = 0.05;
+  /// A step of a time alone begins so long after a window.
+  static constexpr double kSettleNs = 25e6;
   /// One step in so many, and the one before it, have no window: they show what a step takes alone.
   static constexpr std::uint64_t kReferencePeriod = 16;
 
   /// A kind of steps. It is unknown again after the kind has been forgotten; 0: unknown.
   using Kind = std::uint64_t;
 
-  /// `time_scale`: real time divided by GPU time.
-  explicit StepLaw(double time_scale = 1) noexcept
-      : shortest_ns_(static_cast<double>(kShortestWindowNs) * time_scale), stay_open_(time_scale) {}
+  /// `time_scale`: real time divided by GPU time. `confirm_ns`: see AloneTimes.
+  explicit StepLaw(double time_scale = 1, std::uint64_t confirm_ns = 0) noexcept
+      : shortest_ns_(static_cast<double>(kShortestWindowNs) * time_scale),
+        stay_open_(time_scale),
+        alone_(confirm_ns) {}
 
   /// Replaces the target, which is of steps or none.
   void set(shm::Target target) noexcept;
@@ -44,9 +49,12 @@ class StepLaw {
   /// used one.
   Kind kind_of(std::uint64_t key, std::uint64_t launches) noexcept;
   /// A step ended. `open_ns`: for how long the gates were open since the step before it ended.
-  /// `waited_ns`: its time in waits.
-  void ended(Kind kind, std::uint64_t duration_ns, std::uint64_t open_ns,
-             std::uint64_t waited_ns) noexcept;
+  /// `waited_ns`: its time in waits. `alone`: no neighbour of any priority ran or still runs, in or
+  /// outside Sluice. `now_ns` only tells when that is sure.
+  void ended(Kind kind, std::uint64_t duration_ns, std::uint64_t open_ns, std::uint64_t waited_ns,
+             bool alone = true, std::uint64_t now_ns = 0) noexcept;
+  /// A program outside Sluice has been seen.
+  void somebody_outside(std::uint64_t now_ns) noexcept { alone_.forget_unsure(now_ns); }
   /// For how long the gates may open now; 0: they stay closed. Not if a step that the program has
   /// given and that has not ended is not usual.
   [[nodiscard]] std::uint64_t window_ns() const noexcept;
@@ -68,8 +76,9 @@ class StepLaw {
   [[nodiscard]] std::array<Shown, 4> shown() const noexcept;
   /// What windows lengthen the steps by, in 1/1000.
   [[nodiscard]] std::uint32_t cost() const noexcept;
-  /// Whether too little is known for a window.
-  [[nodiscard]] bool learning() const noexcept;
+  /// Whether too little is known: of the steps, or of a target, which then counts as none.
+  [[nodiscard]] bool learning() const noexcept { return !knows_steps() || unknown_target(); }
+  [[nodiscard]] bool knows_steps() const noexcept;
 
   // Of the target.
   [[nodiscard]] std::uint64_t limit_ns() const noexcept;  ///< 0 while unknown.
@@ -99,7 +108,9 @@ class StepLaw {
   [[nodiscard]] const Entry* find(Kind kind) const noexcept;
   [[nodiscard]] const Entry& most_frequent() const noexcept;
   static void learn_closed(Entry& entry, std::uint64_t duration_ns) noexcept;
-  void learn_alone(std::uint64_t duration_ns) noexcept;
+  void find_alone() noexcept;
+  [[nodiscard]] bool unknown_target() const noexcept { return target_.any() && limit_ns() == 0; }
+  [[nodiscard]] bool follows_target() const noexcept;
   void learn_cost(const Entry& entry, double cost_ns, std::uint64_t open_ns, bool touched) noexcept;
   [[nodiscard]] bool is_late(std::uint64_t duration_ns) const noexcept;
   void follow_target(std::uint64_t duration_ns, bool touched) noexcept;
@@ -112,15 +123,15 @@ class StepLaw {
   [[nodiscard]] double price() const noexcept;
   [[nodiscard]] std::uint64_t priced_window_ns() const noexcept;
   [[nodiscard]] bool is_reference_next() const noexcept;
+  [[nodiscard]] bool is_alone_next() const noexcept;
 
   double shortest_ns_;  ///< A window. Real ns.
   std::array<Entry, kKinds> entries_{};
   std::uint64_t kinds_ = 0;
   std::uint64_t uses_ = 0;
   std::uint64_t steps_ = 0;
-  std::uint64_t closed_steps_ = 0;  ///< Since the last window.
-  bool touched_ = true;             ///< A window was open in the last step.
-  double level_ns_ = 0;             ///< Of the last usual step.
+  bool touched_ = true;  ///< A window was open in the last step.
+  double level_ns_ = 0;  ///< Of the last usual step.
 
   // What windows cost. Sums over the last windows, which fade.
   std::uint64_t neighbours_ = 0;
@@ -137,7 +148,10 @@ class StepLaw {
 
   shm::Target target_;
   LastValues<std::uint64_t, 2 * kKept> references_;  ///< Of usual steps that no window touched.
+  AloneTimes<2 * kKept> alone_;                      ///< Those of them that were alone.
+  std::uint64_t now_ns_ = 0;
   std::uint64_t alone_ns_ = 0;
+  std::uint64_t without_ = 0;  ///< Steps in turn for which the target leaves no window.
   double target_window_ns_ = 0;
   bool never_late_ = true;
   Kept last_kept_ = Kept::kUncounted;

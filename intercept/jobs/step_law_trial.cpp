@@ -22,7 +22,7 @@ void StepLaw::begin_anew() noexcept {
   settle_trial(before);
   target_window_ns_ = 0;
   never_late_ = true;
-  closed_steps_ = 0;
+  without_ = 0;
 }
 
 /// What the steps took that open gates touched, beyond what steps pay and are known to take.

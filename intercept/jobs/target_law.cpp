@@ -95,9 +95,12 @@ void TargetLaw::update() noexcept {
   limit_ns_ = target_.is_relative() ? 0 : target_.limit;
   alone_ns_ = 0;
   whole_ns_ = 0;
-  if (!target_.any() || totals_.size() < kEnough) return;
-  alone_ns_ = percentile_of(totals_, target_.per_mille);
+  if (!target_.any()) return;
+  alone_.confirm(now_ns_);
+  const auto& alone = alone_.known();
+  if (alone.size() >= kEnough) alone_ns_ = percentile_of(alone, target_.per_mille);
   if (target_.is_relative()) limit_ns_ = alone_ns_ / 1000 * target_.limit;
+  if (totals_.size() < kEnough || limit_ns_ == 0) return;
   margin_ns_ = margin_ns();
   whole_ns_ = time_left(0).value_or(0);
   state_ = may_begin_open() ? shm::TargetState::kKept : shm::TargetState::kMissed;
@@ -116,9 +119,11 @@ TargetLaw::Step TargetLaw::begin(std::uint64_t now, bool contended, bool closed)
   decided_ = false;
   mode_ = Mode::kReference;
   runs_ = target_.any();
+  sample_ = true;
   if (!runs_) return {true, kNever};
-  const bool is_reference = closed || !contended || whole_ns_ == 0 ||
-                            (state_ == shm::TargetState::kKept && is_chosen(jobs_));
+  const bool chosen = is_chosen(jobs_) || (target_.is_relative() && is_chosen(jobs_ / kAloneBlock));
+  const bool is_reference =
+      closed || !contended || whole_ns_ == 0 || (state_ == shm::TargetState::kKept && chosen);
   if (!is_reference) {
     decided_ = true;
     expected_left_ns_ = whole_ns_;
@@ -166,6 +171,7 @@ bool TargetLaw::is_faster_open() const noexcept {
 
 void TargetLaw::learn_anew() noexcept {
   totals_.clear();
+  alone_.clear();
   curves_.clear();
   open_.clear();
   errors_.clear();
@@ -179,17 +185,33 @@ void TargetLaw::learn(std::uint64_t took, std::uint64_t launches) noexcept {
   curves_.add(curve_);
 }
 
-std::optional<bool> TargetLaw::ended(std::uint64_t now, std::uint64_t launches) noexcept {
+/// Only a multiple of the time alone needs it.
+bool TargetLaw::wants_quiet() const noexcept {
+  if (!target_.is_relative() || !target_.any()) return false;
+  const std::uint64_t block = (jobs_ + 1) / kAloneBlock;
+  return alone_.size() < kEnough ? block % 2 == 0 : is_chosen(block);
+}
+
+void TargetLaw::somebody_outside(std::uint64_t now) noexcept {
+  now_ns_ = now;
+  alone_.forget_unsure(now);
+}
+
+std::optional<bool> TargetLaw::ended(std::uint64_t now, std::uint64_t launches,
+                                     bool alone) noexcept {
+  now_ns_ = now;
   if (!std::exchange(runs_, false) || !target_.any()) return std::nullopt;
   const std::uint64_t took = now - began_ns_;
   std::optional<bool> kept;
   if (limit_ns_ != 0) kept = took <= limit_ns_;
+  if (!sample_) return kept;
   if (decided_) {
     errors_.add(static_cast<std::int64_t>(now - looked_ns_) -
                 static_cast<std::int64_t>(expected_left_ns_));
   }
   if (mode_ == Mode::kReference) {
     learn(took, launches);
+    if (alone && jobs_ > kFirst) alone_.add(took, now);
   } else {
     open_.add(took);
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "intercept/jobs/alone_times.hpp"
 #include "intercept/jobs/last_values.hpp"
 #include "shm/board.hpp"
 #include "shm/target.hpp"
@@ -29,7 +30,14 @@ class TargetLaw {
   static constexpr std::uint64_t kOutlier = 8;
   /// The gates close if they could stay open no longer than this.
   static constexpr std::uint64_t kLeastNs = 50'000;
+  /// Jobs that show what one takes alone come so many at a time, because what runs below has to
+  /// come to its gate first. So long do the gates stay closed behind each of them. Of GPU time.
+  static constexpr std::uint64_t kAloneBlock = 4;
+  static constexpr std::uint64_t kHoldNs = 200'000'000;
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
+
+  /// `confirm_ns`: see AloneTimes.
+  explicit TargetLaw(std::uint64_t confirm_ns = 0) noexcept : alone_(confirm_ns) {}
 
   struct Step {
     bool close;             ///< The gates must be closed from now on.
@@ -45,16 +53,24 @@ class TargetLaw {
   Step begin(std::uint64_t now_ns, bool contended, bool closed) noexcept;
   /// Instead of begin(), for a job that begins while the target does not apply: it is no sample.
   void skip() noexcept { runs_ = false; }
+  /// The gates were open in the job for another reason: it may be late, and shows nothing else.
+  void no_sample() noexcept { sample_ = false; }
   /// `launches`: the launches that the job has made.
   Step look(std::uint64_t now_ns, std::uint64_t launches) noexcept;
-  /// The job ends. Returns whether it ended in time; nothing while the time is unknown.
-  std::optional<bool> ended(std::uint64_t now_ns, std::uint64_t launches) noexcept;
+  /// The job ends. `alone`: no neighbour of any priority ran or still runs, in or outside Sluice.
+  /// Returns whether the job ended in time; nothing while the time is unknown.
+  std::optional<bool> ended(std::uint64_t now_ns, std::uint64_t launches,
+                            bool alone = true) noexcept;
+  /// A program outside Sluice has been seen.
+  void somebody_outside(std::uint64_t now_ns) noexcept;
+  /// Whether the gates should be closed before the next job, so that it may be alone.
+  [[nodiscard]] bool wants_quiet() const noexcept;
 
   /// Whether the gates may stay open when the next job begins.
   [[nodiscard]] bool may_begin_open() const noexcept;
   /// A job must end in this time; 0 while unknown.
   [[nodiscard]] std::uint64_t limit_ns() const noexcept { return limit_ns_; }
-  /// The duration of jobs with closed gates, at the target's percentile; 0 while unknown.
+  /// The duration of jobs that were alone, at the target's percentile; 0 while unknown.
   [[nodiscard]] std::uint64_t alone_ns() const noexcept { return alone_ns_; }
   [[nodiscard]] shm::TargetState state() const noexcept { return state_; }
 
@@ -91,12 +107,15 @@ class TargetLaw {
   std::uint64_t jobs_ = 0;
 
   LastValues<Curve, kKept> curves_;
+  AloneTimes<kKept> alone_;
+  std::uint64_t now_ns_ = 0;
   LastValues<std::uint64_t, kKept> totals_;  ///< Durations of jobs with closed gates.
   LastValues<std::uint64_t, kKept> open_;    ///< Durations of jobs that began with open gates.
   LastValues<std::int64_t, kErrors> errors_;
 
   // The job that runs.
   bool runs_ = false;  ///< It began when there was a target.
+  bool sample_ = true;
   Mode mode_ = Mode::kReference;
   bool decided_ = false;  ///< Its time left decided when the gates closed.
   std::uint64_t began_ns_ = 0;

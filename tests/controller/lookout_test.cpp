@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "shm/gain.hpp"
+#include "shm/target.hpp"
 #include "tests/support/board_test.hpp"
 #include "tests/support/controller.hpp"
 #include "tests/support/eventually.hpp"
@@ -35,6 +36,15 @@ TEST_F(OutsidePrograms, MatterWhileAClientOutranksAnother) {
   EXPECT_TRUE(Lookout::matter(*board_));
   set_state(3, shm::SlotState::kDead, 0);
   EXPECT_FALSE(Lookout::matter(*board_));
+}
+
+// Prevents: what a program took next to somebody outside counts as its time alone.
+TEST_F(OutsidePrograms, MatterToATimeAlone) {
+  shm::Slot& server = add_client(3, 5, "serve");
+  server.target.store(shm::parse_target("p99=5ms")->pack());
+  EXPECT_FALSE(Lookout::matter(*board_));
+  server.target.store(shm::parse_target("step p99=1.2x")->pack());
+  EXPECT_TRUE(Lookout::matter(*board_));
 }
 
 class GainOnTheBoard : public sluice::test::RunningControllerTest {};

@@ -68,7 +68,7 @@ class Together {
           program.kinds == 1 ? 0 : random_() % static_cast<unsigned>(program.kinds);
       const auto kind = law.kind_of(prefill || other ? 1 : 2 + graph, prefill ? 900 : 30);
       const double window =
-          law.is_usual(kind) && !law.learning() ? double(law.window_ns()) / kMs : 0;
+          law.is_usual(kind) && law.knows_steps() ? double(law.window_ns()) / kMs : 0;
       const bool stays = window != 0 && law.stays_open();
       const bool rare = program.rare != 0 && uniform() < program.rare;
       double open = window == 0 ? 0 : window + 0.1;  // the thread is late
@@ -79,7 +79,7 @@ class Together {
       // Gates that stay open close after some steps if none of them ends.
       if (stays) open = std::min(took, window + 0.1);
       law.ended(kind, std::uint64_t(took * kMs), std::uint64_t(open * kMs),
-                std::uint64_t((alone * program.waits + cost) * kMs));
+                std::uint64_t((alone * program.waits + cost) * kMs), is_alone);
       ++sum.steps;
       sum.alone += alone;
       sum.took += took;
@@ -96,6 +96,7 @@ class Together {
   }
 
   StepLaw law;
+  bool is_alone = true;  ///< Nobody else runs, as far as known, in steps that no window touches.
 
  private:
   double uniform() { return uniform_(random_); }

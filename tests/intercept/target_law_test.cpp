@@ -402,5 +402,94 @@ TEST(TargetLaw, WithoutKnowledgeOrTargetTheGatesCloseAtOnce) {
   EXPECT_EQ(law.state(), shm::TargetState::kNone);
 }
 
+/// Jobs of so many ms, one behind the other.
+void run_jobs(TargetLaw& law, std::uint64_t& now, int jobs, std::uint64_t ms, bool alone) {
+  for (int i = 0; i < jobs; ++i) {
+    law.begin(now, true, true);
+    law.ended(now += ms * kMs, 5, alone);
+    now += kMs;
+  }
+}
+
+// Prevents: a target of 1.2 times what jobs take next to a neighbour of equal priority, which
+// nobody notices, because all jobs keep it.
+TEST(TargetLaw, AMultipleIsOfJobsThatWereAlone) {
+  TargetLaw law;
+  law.set(*shm::parse_target("p99=1.2x"));
+  std::uint64_t now = kMs;
+  run_jobs(law, now, 200, 14, false);
+  EXPECT_EQ(law.limit_ns(), 0U);
+  EXPECT_EQ(law.state(), shm::TargetState::kLearning);
+  EXPECT_TRUE(law.begin(now, true, false).close);
+  law.ended(now += kMs, 1, false);
+  run_jobs(law, now, 40, 7, true);
+  EXPECT_EQ(law.alone_ns(), 7 * kMs);
+  EXPECT_EQ(law.limit_ns(), 7 * kMs / 1000 * 1200);
+  run_jobs(law, now, 300, 14, false);
+  EXPECT_EQ(law.alone_ns(), 7 * kMs) << "it was no other then";
+  EXPECT_EQ(law.state(), shm::TargetState::kMissed);
+  // A time needs no time alone.
+  law.set(*shm::parse_target("p99=20ms"));
+  EXPECT_EQ(law.state(), shm::TargetState::kKept);
+}
+
+// Prevents: somebody outside, who is seen two seconds later, is a part of the time alone.
+TEST(TargetLaw, ATimeAloneCountsWhenItIsSure) {
+  TargetLaw law(2000 * kMs);
+  law.set(*shm::parse_target("p99=1.2x"));
+  std::uint64_t now = kMs;
+  run_jobs(law, now, 100, 9, true);
+  EXPECT_EQ(law.alone_ns(), 0U);
+  law.somebody_outside(now);
+  run_jobs(law, now, 300, 18, false);
+  EXPECT_EQ(law.alone_ns(), 0U);
+  run_jobs(law, now, 300, 9, true);
+  EXPECT_EQ(law.alone_ns(), 9 * kMs);
+}
+
+// Prevents: no job is ever alone, because those below run between two jobs; or those below wait for
+// that for more than half of the time.
+TEST(TargetLaw, JobsThatShowTheTimeAloneComeInBlocks) {
+  TargetLaw law;
+  std::uint64_t now = kMs;
+  const auto part = [&](int jobs, bool alone) {
+    int quiet = 0;
+    int in_turn = 0;
+    int longest = 0;
+    for (int i = 0; i < jobs; ++i) {
+      in_turn = law.wants_quiet() ? in_turn + 1 : 0;
+      quiet += law.wants_quiet() ? 1 : 0;
+      longest = std::max(longest, in_turn);
+      run_jobs(law, now, 1, 7, alone);
+    }
+    EXPECT_TRUE(quiet == 0 || longest >= int(TargetLaw::kAloneBlock)) << longest;
+    return double(quiet) / jobs;
+  };
+  EXPECT_EQ(part(100, true), 0) << "there is no target";
+  law.set(*shm::parse_target("p99=50ms"));
+  EXPECT_EQ(part(100, true), 0) << "it is a time";
+  TargetLaw fresh;
+  law = fresh;
+  law.set(*shm::parse_target("p99=1.2x"));
+  EXPECT_NEAR(part(400, false), 0.5, 0.05);
+  part(40, true);
+  EXPECT_NEAR(part(1280, true), 1.0 / 16, 0.02);
+}
+
+TEST(TargetLaw, AJobWithOpenGatesOfAnotherReasonMayBeLateAndShowsNothing) {
+  TargetLaw law;
+  law.set(*shm::parse_target("p99=10ms"));
+  std::uint64_t now = kMs;
+  run_jobs(law, now, 50, 7, true);
+  const std::uint64_t alone = law.alone_ns();
+  for (int i = 0; i < 100; ++i) {
+    law.begin(now, true, false);
+    law.no_sample();
+    EXPECT_EQ(law.ended(now += 30 * kMs, 5), false);
+  }
+  EXPECT_EQ(law.alone_ns(), alone);
+  EXPECT_EQ(law.state(), shm::TargetState::kKept);
+}
+
 }  // namespace
 }  // namespace sluice::intercept
