@@ -302,7 +302,9 @@ void write_steps(MetricsText& out, const std::vector<Row>& rows) {
       {"sluice_client_step_duration_seconds_total", "Time of the steps that ended.",
        [](const shm::StepTimes& of) { return seconds(of.total_ns.load()); }, true},
   }};
-  const auto has_steps = [](const Row& row) { return row.slot.steps.ended.load() != 0; };
+  const auto has_steps = [](const Row& row) {
+    return row.slot.steps.ended.load() != 0 || row.slot.steps.windows.load() != 0;
+  };
   for (const Family& family : kFamilies) {
     out.family(family.name, "counter", family.help);
     for (const Row& row : rows) {

@@ -9,6 +9,8 @@
 #include "intercept/driver/threads.hpp"
 #include "intercept/slot/slice_rule.hpp"
 #include "shm/gates.hpp"
+#include "shm/outside_word.hpp"
+#include "shm/view.hpp"
 
 namespace sluice::intercept {
 namespace {
@@ -81,6 +83,7 @@ LowerClients lower_clients(const ClientSlot& client, std::uint64_t now) noexcept
   for_each_below(client, [&](const shm::Slot& below) {
     if (shm::Policy::unpack(below.policy.load()).kind != shm::PolicyKind::kDevice) return;
     any = true;
+    lower.wants = lower.wants || is_busy(below, now) || shm::has_job(below);
     // What was learned next to others holds next to a context that never uses the GPU, too.
     if (below.busy_ns.load(std::memory_order_relaxed) == 0) return;
     // FNV-1a over the name, so that a program that comes again is known.
@@ -92,9 +95,29 @@ LowerClients lower_clients(const ClientSlot& client, std::uint64_t now) noexcept
     }
     sum += name;
     lower.busy = lower.busy || is_busy(below, now);
+    lower.longest_ns =
+        std::max({lower.longest_ns, below.longest_launch_ns.load(), below.ungated_graph_ns.load()});
   });
   if (any) lower.id = sum | 1;
   return lower;
+}
+
+std::uint32_t sharers(const ClientSlot& client, std::uint64_t now) noexcept {
+  if (client.under_mps()) return 0;
+  const shm::Board& board = client.seat().board;
+  const auto own = shm::SlotInfo::unpack(client.shared().info.load());
+  std::uint32_t count = 0;
+  if (own.device < shm::kMaxDevices) {
+    count = shm::OutsideWord::unpack(board.devices[own.device].outside.load()).busy;
+  }
+  shm::for_each_other(board.used.load(), client.seat().slot, [&](int index) {
+    const shm::Slot& other = board.slots[static_cast<std::size_t>(index)];
+    const auto info = shm::SlotInfo::unpack(other.info.load());
+    const bool shares = info.state == shm::SlotState::kLive && info.device == own.device &&
+                        info.priority >= own.priority;
+    if (shares && is_busy(other, now)) ++count;
+  });
+  return count;
 }
 
 void tell_slack(const ClientSlot& client, std::uint64_t start_ns, std::uint64_t until_ns) noexcept {

@@ -22,9 +22,15 @@ namespace sluice::intercept {
 struct LowerClients {
   /// Names the set, without those that have never used the GPU; 0: there is none at all.
   std::uint64_t id = 0;
-  bool busy = false;  ///< One of them uses the GPU (is_busy()).
+  bool busy = false;             ///< One of them uses the GPU (is_busy()).
+  bool wants = false;            ///< Or would use it: a client that is always held uses nothing.
+  std::uint64_t longest_ns = 0;  ///< The longest work of theirs, in GPU time, as far as known.
 };
 [[nodiscard]] LowerClients lower_clients(const ClientSlot& client, std::uint64_t now_ns) noexcept;
+
+/// Programs that have a time slice each before those below run: busy ones that closed gates do not
+/// stop, also outside Sluice.
+[[nodiscard]] std::uint32_t sharers(const ClientSlot& client, std::uint64_t now_ns) noexcept;
 
 /// Writes the slack: the time left until the GPU must be free for a job that begins at `start_ns`.
 /// Invalid from `until_ns` on. Real ns.

@@ -9,10 +9,12 @@ namespace sluice::intercept {
 
 /// Whether the gates of the job that ends now stay closed for the next one. Open gates would bring
 /// those below less than the next job waits for them.
-bool Jobs::may_stay_closed(std::uint64_t now) noexcept {
+bool Jobs::may_stay_closed(bool by_wait, std::uint64_t now) noexcept {
   const bool closed = closed_ns_ != 0 && window_ns_ == 0 && began_ns_ != 0;
+  if (closed && holds_for_reference()) return true;
   const bool found = !g_process.explicit_jobs.load() && !g_process.announced_jobs.load();
-  if (!closed || !found || !hold_others() || has_target() || client_.seat().reader()) return false;
+  if (!by_wait || !closed || !found || !hold_others() || has_target() || client_.seat().reader())
+    return false;
   return followers_.stay_closed(
       [&](std::uint64_t next) { return trials_.closes_at_first(next, now); });
 }
@@ -20,9 +22,11 @@ bool Jobs::may_stay_closed(std::uint64_t now) noexcept {
 /// The announcing thread opens them if the job does not come.
 void Jobs::stay_closed(std::uint64_t now) noexcept {
   between_ = true;
-  look_ns_ = now + followers_.soon_ns();
+  const bool reference = holds_for_reference();
+  look_ns_ = now + (reference ? client_.to_real_ns(TargetLaw::kHoldNs) : followers_.soon_ns());
   note_begin(now, look_ns_);
   closed_ns_ = now;
+  tell_budget(now);
   if (Trace* traced = g_process.trace.load())
     traced->job_begin(number_, shm::TraceJob::kTransparent, now);
   if (!announcer_.wake()) end_between(now);

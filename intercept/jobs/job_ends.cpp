@@ -179,6 +179,7 @@ void Jobs::poll(bool hinted) {
     launches = client_.launches();
     const bool launched = launches != std::exchange(launches_at_last_poll_, launches);
     if (launched) steps_.launched(base::monotonic_ns());
+    if (launched) prepare_window(base::monotonic_ns());
     if ((launched && !hinted) || !may_ask(hinted)) return;
     busy_.for_each([&](Stream& stream) { asked.emplace_back(stream); });
     version = g_process.version.fetch_add(1) + 1;

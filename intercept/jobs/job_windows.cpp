@@ -39,7 +39,15 @@ void Jobs::end_step(const Wait& wait, std::uint64_t now) noexcept {
     trials_.decide_nothing();
   }
   if (end.close && window_ns_ != 0) close_window(now);
-  if (end.window_ns != 0 && closed_ns_ != 0) give_window(now, now + end.window_ns);
+  if (end.counted) {
+    end.paid ? budget_.ended_elsewhere(now) : budget_.ended(end.kind, now);
+    budget_.began(now);
+  }
+  if (end.window_ns != 0 && closed_ns_ != 0) {
+    give_window(now, now + end.window_ns);
+  } else if (end.counted && !end.paid) {
+    window_in_item(true, now);
+  }
   Trace* const traced = g_process.trace.load();
   if (traced != nullptr && end.counted) traced->step(end.began_ns, now, end.kind);
 }
@@ -53,7 +61,8 @@ void Jobs::give_window(std::uint64_t now, std::uint64_t until) noexcept {
     return;
   }
   window_ns_ = now;
-  look_ns_ = until;
+  look_ns_ = window_until_ns_ = until;
+  tell_budget(now);
   client_.slot().steps.windows.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -77,6 +86,8 @@ void Jobs::close_window(std::uint64_t now) noexcept {
   shm::begin_job(view, client_.seat().slot);
   end_open(now);
   steps_.window_closed(now);
+  budget_window_ = false;
+  tell_budget(now);
 }
 
 void Jobs::count_wait(const Wait& wait, std::uint64_t now) noexcept {

@@ -12,13 +12,9 @@
 
 namespace sluice::intercept {
 
-namespace {
-
-shm::TraceJob kind_of_job() noexcept {
+shm::TraceJob Jobs::kind_of_job() noexcept {
   return g_process.explicit_jobs.load() ? shm::TraceJob::kExplicit : shm::TraceJob::kTransparent;
 }
-
-}  // namespace
 
 void Jobs::open_one(std::uint64_t until_ns, std::uint64_t kind) noexcept {
   if (open_++ != 0) return;
@@ -32,8 +28,15 @@ void Jobs::open_one(std::uint64_t until_ns, std::uint64_t kind) noexcept {
   const bool stayed = std::exchange(between_, false);
   if (stayed) look_ns_ = TargetLaw::kNever;
   trials_.skip();
-  const bool close = until_ns != 0 || must_close(began_ns_, closed, kind);
-  if (closed || (stayed && close)) {
+  kind_ = kind;
+  // Between jobs the law of jobs decides anew, and a target has closed the gates for this job.
+  const bool early = closed || (stayed && has_target());
+  const bool close = until_ns != 0 || must_close(began_ns_, early, kind);
+  const bool reference = stayed && has_target();
+  const bool may_open = close && until_ns == 0 && !reference;
+  if (may_open && begin_in_window(closed || stayed, began_ns_)) {
+    // The gates close in the middle of the job.
+  } else if (closed || (stayed && close)) {
     say_until(until_ns);
   } else if (stayed) {
     open_again();
@@ -43,6 +46,9 @@ void Jobs::open_one(std::uint64_t until_ns, std::uint64_t kind) noexcept {
     note_begin(began_ns_, until_ns);
     client_.slot().open_job.fetch_add(1);
   }
+  tell_budget(began_ns_);
+  budget_.began(began_ns_);
+  prepare_window(began_ns_);
   // Learn after the gates are closed, because what is learned concerns the next job only.
   if (hold_others()) learn_begin(began_ns_);
 }
@@ -51,6 +57,7 @@ void Jobs::open_one(std::uint64_t until_ns, std::uint64_t kind) noexcept {
 bool Jobs::must_close(std::uint64_t now, bool closed, std::uint64_t kind) noexcept {
   TargetLaw::Step step{true, TargetLaw::kNever};
   if (has_target()) {
+    quiet_.begin(client_.seat().board, client_.seat().slot, now);
     step = law_.begin(now, has_lower_clients(client_), closed);
     trials_.decide_nothing();
   } else {
@@ -66,13 +73,12 @@ bool Jobs::must_close(std::uint64_t now, bool closed, std::uint64_t kind) noexce
   return step.close;
 }
 
-bool Jobs::has_target() const noexcept { return law_.target().any() && hold_others(); }
-
 /// `until_ns` is not 0 if no job has begun yet. It is written before the gates close, because this
 /// process may be stopped as soon as they are closed.
 void Jobs::hold_below(std::uint64_t now, std::uint64_t until_ns) noexcept {
   note_begin(now, until_ns);
   close_gates(now);
+  tell_budget(now);
 }
 
 void Jobs::note_begin(std::uint64_t now, std::uint64_t until_ns) noexcept {
@@ -100,7 +106,7 @@ void Jobs::close_one(bool by_wait, std::uint64_t at_ns) noexcept {
   const std::uint64_t now = at_ns != 0 ? std::max(at_ns, began_ns_) : base::monotonic_ns();
   prediction_.ended(now);
   by_wait ? followers_.ended(now) : followers_.goes_on();
-  const bool stay = by_wait && may_stay_closed(now);
+  const bool stay = may_stay_closed(by_wait, now);
   release_below(now, began_ns_ == 0 ? 0 : std::max<std::uint64_t>(now - began_ns_, 1), stay);
   if (stay) stay_closed(now);
 }
@@ -121,6 +127,8 @@ void Jobs::release_below(std::uint64_t now, std::uint64_t took_ns, bool stay) no
     shm::end_job(view, seat.slot);
   }
   look_ns_ = TargetLaw::kNever;
+  tell_budget(now);
+  if (took_ns != 0) steps_.has_steps() ? budget_.ended_elsewhere(now) : budget_.ended(kind_, now);
   const std::uint64_t waited = waits_.job_ended(took_ns);
   if (trials_.runs()) trials_.ended(now, client_.launches() - launches_at_begin_, closed, waited);
   // Record the time after the gates are open, so that the clients below do not wait for it.
@@ -128,31 +136,15 @@ void Jobs::release_below(std::uint64_t now, std::uint64_t took_ns, bool stay) no
     client_.slot().job_times.add(took_ns);
     client_.slot().target_total_ns.fetch_add(took_ns, std::memory_order_relaxed);
     steps_.job_ended(now);
-    if (has_target()) show_target(law_.ended(now, client_.launches() - launches_at_begin_));
+    if (has_target()) {
+      const bool alone = was_alone(now);
+      show_target(law_.ended(now, client_.launches() - launches_at_begin_, alone));
+    }
   }
   if (Trace* traced = g_process.trace.load()) {
     if (closed == 0) traced->job_begin(number_, kind_of_job(), now);
     traced->job_end(number_, closed, took_ns != 0 ? began_ns_ : shm::kTraceNoJob);
   }
-}
-
-std::uint64_t Jobs::look_at_target(std::uint64_t now) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (now < look_ns_) return look_ns_;
-  if (window_ns_ != 0) {
-    close_window(now);
-    return look_ns_;
-  }
-  if (between_) {
-    end_between(now);
-    return look_ns_;
-  }
-  const std::uint64_t launches = client_.launches() - launches_at_begin_;
-  const TargetLaw::Step step =
-      trials_.runs() ? trials_.look(now, launches) : law_.look(now, launches);
-  look_ns_ = step.look_ns;
-  if (step.close) close_open_job(now);
-  return look_ns_;
 }
 
 /// `now` may be older than the job: it is the time of the caller's last look at the clock.
@@ -163,38 +155,7 @@ void Jobs::close_open_job(std::uint64_t now) noexcept {
   if (closed_ns_ != 0) return;
   close_gates(now);
   end_open(now);
-}
-
-bool Jobs::may_begin_open() noexcept {
-  const std::lock_guard lock(mutex_);
-  return has_target() && law_.may_begin_open();
-}
-
-void Jobs::take_target() noexcept {
-  shm::Slot& slot = client_.slot();
-  const std::uint64_t requested = client_.shared().requested_target.load();
-  const auto target = shm::Target::unpack(requested);
-  if (slot.target.load() == requested || !target.valid()) return;
-  const std::lock_guard lock(mutex_);
-  law_.set(target.of_steps ? shm::Target{} : target);
-  slot.target.store(requested);
-  shm::begin_target(slot);
-  // The open job has the new target. One that the law has left open closes now.
-  if (open_ != 0 && closed_ns_ == 0) look_ns_ = 0;
-  if (trials_.runs()) close_without_trial();
-  show_target(std::nullopt);
-  steps_.set(target);
-}
-
-void Jobs::show_target(std::optional<bool> in_time) noexcept {
-  constexpr auto kRelaxed = std::memory_order_relaxed;
-  shm::Slot& slot = client_.slot();
-  slot.target_ns.store(law_.limit_ns(), kRelaxed);
-  slot.alone_ns.store(law_.alone_ns(), kRelaxed);
-  slot.target_state.store(static_cast<std::uint32_t>(law_.state()), kRelaxed);
-  if (!in_time) return;
-  slot.target_jobs.fetch_add(1, kRelaxed);
-  if (*in_time) slot.target_kept.fetch_add(1, kRelaxed);
+  tell_budget(now);
 }
 
 /// While a job is expected, the announcing thread wakes by itself. Otherwise each job checks
@@ -259,6 +220,7 @@ void Jobs::lapse(std::uint64_t now) noexcept {
   {
     const std::lock_guard lock(mutex_);
     call_off_late(now);
+    look_at_budget(now);
   }
   look_at_target(now);
 }
@@ -324,6 +286,9 @@ void Jobs::begin_held() noexcept {
   waits_.job_begins();
   launches_at_begin_ = client_.launches();
   must_close(began_ns_, true, 0);
+  tell_budget(began_ns_);
+  budget_.began(began_ns_);
+  window_in_item(true, began_ns_);
 }
 
 /// Tells the clients below when a job that has not begun lapses, so that they need not rely on this

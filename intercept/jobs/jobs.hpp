@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "intercept/driver/threads.hpp"
+#include "intercept/jobs/budget.hpp"
 #include "intercept/jobs/followers.hpp"
 #include "intercept/jobs/prediction.hpp"
 #include "intercept/jobs/steps.hpp"
@@ -13,6 +14,7 @@
 #include "intercept/jobs/waits.hpp"
 #include "intercept/pacing/streams.hpp"
 #include "intercept/slot/client_slot.hpp"
+#include "intercept/slot/quiet.hpp"
 
 namespace sluice::intercept {
 
@@ -44,9 +46,13 @@ class Jobs {
         poller_(poller),
         announcer_(announcer),
         predict_(predict),
+        by_law_(by_law),
+        law_(Quiet::kOutsideLookNs),
+        quiet_(client.time_scale()),
         trials_(client, by_law),
         followers_(client.time_scale()),
-        steps_(client, by_law) {}
+        steps_(client, by_law),
+        budget_(client.time_scale()) {}
 
   /// Explicit begin and end. Calls must balance.
   void begin() noexcept;
@@ -191,7 +197,7 @@ class Jobs {
   void hold_below(std::uint64_t now_ns, std::uint64_t until_ns) noexcept;
   void release_below(std::uint64_t now_ns, std::uint64_t took_ns, bool stay = false) noexcept;
   void close_gates(std::uint64_t now_ns) noexcept;
-  [[nodiscard]] bool may_stay_closed(std::uint64_t now_ns) noexcept;
+  [[nodiscard]] bool may_stay_closed(bool by_wait, std::uint64_t now_ns) noexcept;
   void stay_closed(std::uint64_t now_ns) noexcept;
   void end_between(std::uint64_t now_ns) noexcept;
   void open_again() noexcept;
@@ -201,6 +207,8 @@ class Jobs {
   void close_open_job(std::uint64_t now_ns) noexcept;
   void close_without_trial() noexcept;
   bool must_close(std::uint64_t now_ns, bool closed, std::uint64_t kind) noexcept;
+  [[nodiscard]] bool holds_for_reference() const noexcept;
+  [[nodiscard]] bool was_alone(std::uint64_t now_ns) noexcept;
   Wait begin_wait(bool surely) noexcept;
   void count_wait(const Wait& wait, std::uint64_t now_ns) noexcept;
   void end_step(const Wait& wait, std::uint64_t now_ns) noexcept;
@@ -208,6 +216,14 @@ class Jobs {
   bool open_gates(std::uint64_t now_ns) noexcept;
   void close_window(std::uint64_t now_ns) noexcept;
   void add_open(std::uint64_t now_ns) noexcept;
+  [[nodiscard]] static shm::TraceJob kind_of_job() noexcept;
+  void tell_budget(std::uint64_t now_ns) noexcept;
+  [[nodiscard]] std::uint64_t budget_pays(bool at_begin, std::uint64_t now_ns) noexcept;
+  bool begin_in_window(bool gates_are_closed, std::uint64_t now_ns) noexcept;
+  void window_in_item(bool at_begin, std::uint64_t now_ns) noexcept;
+  void no_sample() noexcept;
+  void prepare_window(std::uint64_t now_ns) noexcept;
+  void look_at_budget(std::uint64_t now_ns) noexcept;
   [[nodiscard]] bool has_target() const noexcept;
   [[nodiscard]] bool needs_early(std::uint64_t now_ns) noexcept;
   void show_target(std::optional<bool> in_time) noexcept;
@@ -223,6 +239,7 @@ class Jobs {
   Worker& poller_;
   Worker& announcer_;
   bool predict_;
+  bool by_law_;
   /// Serialises begin and end, and guards the members below. Never held during a driver call that
   /// can block, because launching threads take it.
   std::mutex mutex_;
@@ -236,9 +253,14 @@ class Jobs {
   Waits waits_;
   Prediction prediction_;
   TargetLaw law_;
+  Quiet quiet_;  ///< Of the open job, for a target.
   Trials trials_;
   Followers followers_;
   Steps steps_;
+  Budget budget_;
+  std::uint64_t kind_ = 0;                     ///< Of the open job.
+  std::uint64_t window_until_ns_ = 0;          ///< Of the last window.
+  bool budget_window_ = false;                 ///< The budget pays for it. It may outlast its job.
   std::uint64_t look_ns_ = TargetLaw::kNever;  ///< When look_at_target() has something to do.
   std::uint64_t launches_at_begin_ = 0;        ///< Of the open job.
   std::uint64_t number_ = 0;                   ///< Of the open job, from 1; for the trace.

@@ -26,7 +26,10 @@ std::uint32_t us(std::uint64_t ns) noexcept {
 }  // namespace
 
 Steps::Steps(ClientSlot& client, bool windows) noexcept
-    : client_(client), law_(new (std::nothrow) StepLaw(client.time_scale())), windows_(windows) {}
+    : client_(client),
+      quiet_(client.time_scale()),
+      law_(new (std::nothrow) StepLaw(client.time_scale(), Quiet::kOutsideLookNs)),
+      windows_(windows) {}
 
 void Steps::set(shm::Target target) noexcept {
   target_ = target;
@@ -61,7 +64,7 @@ bool Steps::in_flight(std::uint64_t now) const noexcept {
   if (in_flight_ < kInFlight || waited_ >= given_ || !launches_on(now)) return false;
   const bool may_have_windows =
       windows_ && !has_target_of_jobs() && lower_clients(client_, now).id != 0;
-  return may_have_windows && (in_flight_ < kNeverKnown || !law_->learning());
+  return may_have_windows && (in_flight_ < kNeverKnown || law_->knows_steps());
 }
 
 bool Steps::launches_on(std::uint64_t now) const noexcept {
@@ -132,8 +135,9 @@ Steps::End Steps::wait_returned(const Waits::Wait& wait, std::uint64_t now,
   if (!end.counted) return end;
   const StayOpen::State staying = law_->staying();
   law_->ended(ended.kind, since(now, end.began_ns), end.open_ns,
-              since(now, std::max(wait.since_ns, end.began_ns)));
+              since(now, std::max(wait.since_ns, end.began_ns)), was_alone(now), now);
   end.window_ns = window(ended, now);
+  end.paid = pays_ && law_->is_usual(ended.kind);
   end.close = std::exchange(stays_, end.window_ns != 0 && law_->stays_open()) &&
               end.window_ns == 0 && open_since_ns_ != 0;
   if (target_.of_steps) show_target();
@@ -157,12 +161,26 @@ std::uint64_t Steps::window(const Period& ended, std::uint64_t now) noexcept {
   const std::uint64_t below = lower.busy ? lower.id : 0;
   anybody_below_ = lower.id != 0;
   if (below != 0) law_->neighbours(below);
-  if (below == 0 || has_target_of_jobs() || (open_since_ns_ != 0 && !law_->stays_open())) return 0;
+  pays_ = below != 0 && !has_target_of_jobs();
+  if (!pays_ || (open_since_ns_ != 0 && !law_->stays_open())) return 0;
   const bool queued = any_after(ended.number);
   if (!all_usual(ended.number) || (!queued && !law_->is_usual(ended.kind))) return 0;
   const std::uint64_t window_ns = law_->window_ns();
   if (window_ns != 0 && !law_->stays_open()) window_ns_ = window_ns;
   return window_ns;
+}
+
+/// Of the step that ends. Those outside Sluice were counted some time ago.
+bool Steps::was_alone(std::uint64_t now) noexcept {
+  if (!target_.of_steps) return false;
+  const Seat& seat = client_.seat();
+  if (Quiet::outside(seat.board, seat.slot)) law_->somebody_outside(now);
+  return quiet_.end(seat.board, seat.slot, now);
+}
+
+void Steps::show_budget(std::uint64_t window, std::uint32_t cost) noexcept {
+  budget_cost_ = cost;
+  if (std::exchange(budget_window_ns_, window) != window) show();
 }
 
 void Steps::window_closed(std::uint64_t now) noexcept {
@@ -175,23 +193,24 @@ void Steps::show() noexcept {
   if (law_ == nullptr) return;
   shm::StepTimes& steps = client_.slot().steps;
   StepState state = StepState::kWindows;
-  if (jobs_ >= kJobsWithout || steps.ended.load(kRelaxed) == 0) {
+  if (budget_window_ns_ != 0) {
+    // The same to everybody else.
+  } else if (jobs_ >= kJobsWithout || steps.ended.load(kRelaxed) == 0) {
     state = StepState::kNone;
   } else if (has_target_of_jobs()) {
     state = StepState::kJobs;
-  } else if (law_->learning()) {
+  } else if (!law_->knows_steps()) {
     state = StepState::kLearning;
   } else if (!anybody_below_) {
     state = StepState::kNoWindow;
-  } else if (law_->missed()) {
-    state = StepState::kMissed;
   } else if (law_->staying() != StayOpen::State::kResting) {
     const bool tries = law_->staying() == StayOpen::State::kTrying;
     state = tries ? StepState::kTriesOpen : StepState::kOpen;
   }
   steps.state.store(static_cast<std::uint32_t>(state), kRelaxed);
-  steps.window_us.store(us(window_ns_), kRelaxed);
-  steps.cost.store(law_->cost(), kRelaxed);
+  const bool budget = budget_window_ns_ != 0;
+  steps.window_us.store(us(budget ? budget_window_ns_ : window_ns_), kRelaxed);
+  steps.cost.store(budget ? budget_cost_ : law_->cost(), kRelaxed);
   const auto shown = law_->shown();
   for (std::size_t i = 0; i < shown.size(); ++i) {
     shm::StepTimes::Kind& kind = steps.kinds[i];

@@ -9,6 +9,7 @@
 #include "intercept/jobs/step_law.hpp"
 #include "intercept/jobs/waits.hpp"
 #include "intercept/slot/client_slot.hpp"
+#include "intercept/slot/quiet.hpp"
 
 namespace sluice::intercept {
 
@@ -53,6 +54,7 @@ class Steps {
     bool ended = false;    ///< The wait has ended a step.
     bool first = false;    ///< From now on the job has steps.
     bool counted = false;  ///< The job had steps before.
+    bool paid = false;     ///< The law of steps gives windows in such steps, and this one has paid.
     /// For how long the gates may open now, or stay open; 0: no window begins.
     std::uint64_t window_ns = 0;
     bool close = false;  ///< The window that is open ends now.
@@ -62,6 +64,11 @@ class Steps {
   };
   /// A wait of the program has returned. `launches`: of the client.
   End wait_returned(const Waits::Wait& wait, std::uint64_t now_ns, std::uint64_t launches) noexcept;
+  /// Whether the job that is open has some.
+  [[nodiscard]] bool has_steps() const noexcept { return has_steps_; }
+  /// The budget gives windows of this length, which lengthen jobs and steps by `cost`, in 1/1000;
+  /// 0: it gives none.
+  void show_budget(std::uint64_t window_ns, std::uint32_t cost) noexcept;
   void window_opened(std::uint64_t now_ns) noexcept { open_since_ns_ = now_ns; }
   void window_closed(std::uint64_t now_ns) noexcept;
 
@@ -74,6 +81,7 @@ class Steps {
   };
   Period end_period(std::uint64_t now_ns, std::uint64_t launches) noexcept;
   [[nodiscard]] bool ends_step(const Waits::Wait& wait, std::uint64_t now_ns) const noexcept;
+  [[nodiscard]] bool was_alone(std::uint64_t now_ns) noexcept;
   [[nodiscard]] bool has_target_of_jobs() const noexcept {
     return target_.any() && !target_.of_steps;
   }
@@ -85,6 +93,7 @@ class Steps {
   void show_target() noexcept;
 
   ClientSlot& client_;
+  Quiet quiet_;
   std::unique_ptr<StepLaw> law_;
   bool windows_;
   shm::Target target_;
@@ -110,6 +119,9 @@ class Steps {
   std::uint64_t open_ns_ = 0;        ///< Windows since the last end of a step.
   std::uint64_t window_ns_ = 0;      ///< The last one that was given.
   bool anybody_below_ = false;
+  bool pays_ = false;  ///< Windows may open in usual steps.
+  std::uint64_t budget_window_ns_ = 0;
+  std::uint32_t budget_cost_ = 0;
   std::uint64_t jobs_ = 0;  ///< Without steps, since the last one that had some.
 };
 

@@ -214,6 +214,28 @@ TEST_F(Targets, TheOpenShareIsOfTheJobsWithThatTarget) {
   EXPECT_GE(share, 0.9) << "what `sluice status` divides";
 }
 
+// Prevents: no job is ever alone next to best effort that always has work, and the time alone is
+// that of jobs that felt it.
+TEST_F(Targets, BeforeAJobThatShowsTheTimeAloneGatesStayClosed) {
+  attach_above();
+  ask_for("p99=1.3x");
+  int stayed = 0;
+  for (int i = 0; i < 40; ++i) {
+    const std::uint64_t job = sluice_job_begin(0);
+    EXPECT_TRUE(closed());
+    sluice_job_end(job);
+    stayed += closed() ? 1 : 0;
+  }
+  EXPECT_NEAR(stayed, 20, 5) << "in every second block of four";
+  EXPECT_TRUE(eventually([this] { return !closed() && !active(); })) << "no other job comes";
+  EXPECT_EQ(state(), shm::TargetState::kLearning);
+  ask_for("p99=50ms");
+  for (int i = 0; i < 20; ++i) {
+    sluice_job_end(sluice_job_begin(0));
+    EXPECT_FALSE(closed()) << "a time needs no time alone";
+  }
+}
+
 // An impossible word on the board is no target.
 TEST_F(Targets, AnInvalidTargetIsIgnored) {
   attach_above();

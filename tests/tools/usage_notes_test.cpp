@@ -331,7 +331,8 @@ TEST_F(Use, StepsAndTheirWindowsAreShown) {
   is(shm::StepState::kNoWindow);
   expect_says(text(), "gates stay closed\n");
   is(shm::StepState::kJobs);
-  expect_says(text(), "gates stay closed: its target is of jobs, and its job does not end\n");
+  expect_says(text(),
+              "gates stay closed for a while: its target is of jobs, and its job does not end\n");
   is(shm::StepState::kTriesOpen);
   expect_says(text(), "tries whether closing the gates brings it anything\n");
   EXPECT_EQ(json()["clients"][0]["steps"]["state"], "trying");
@@ -339,7 +340,7 @@ TEST_F(Use, StepsAndTheirWindowsAreShown) {
   expect_says(text(), "gates stay open: steps are only 4.1 % longer\n");
   EXPECT_EQ(json()["clients"][0]["steps"]["state"], "open");
   is(shm::StepState::kMissed);
-  expect_says(text(), "gates stay closed: the target leaves no window\n");
+  expect_says(text(), "gates open as without a target, which cannot be kept\n");
   const auto shown = json()["clients"][0]["steps"];
   EXPECT_EQ(shown["state"], "missed");
   EXPECT_EQ(shown["steps"], 4000);
@@ -377,6 +378,25 @@ TEST_F(Use, ATargetOfStepsSaysWhatItIsOf) {
   expect_says(text(), "^ target cannot be kept: its steps take 26 ms alone\n");
   client.alone_ns.store(24 * kMs);
   expect_says(text(), "^ target too tight: steps take 24 ms alone, some over 1 ms longer");
+  client.target_state.store(static_cast<std::uint32_t>(shm::TargetState::kLearning));
+  expect_silent(text(), "^ target:");
+  client.target.store(shm::parse_target("step p99=1.2x")->pack());
+  client.requested_target.store(client.target.load());
+  expect_says(text(), "^ target: not known yet, because too few steps ran alone");
+}
+
+// Prevents: nobody learns why best effort gets so little next to a program without pauses.
+TEST_F(Use, SaysWhatAProgramWithoutPausesGives) {
+  shm::Slot& client = add_target(0, "none");
+  client.steps.state.store(static_cast<std::uint32_t>(shm::StepState::kWindows));
+  EXPECT_EQ(text().find("never idle"), std::string::npos);
+  client.steps.windows.store(30);
+  client.steps.window_us.store(1000);
+  client.steps.open_ns.store(31 * kMs);
+  client.steps.cost.store(48);
+  expect_says(text(),
+              "is never idle: gates open for 1.0 ms at a time, 31 ms in all, which its time");
+  expect_says(text(), "jobs are 4.8 % longer\n");
 }
 
 TEST_F(Use, LinesFitATerminal) {

@@ -77,9 +77,9 @@ Json slices_json(shm::SliceAnswer answer) {
   return {{"obeyed", obeyed}, {"job_us", answer.short_us}};
 }
 
-/// Null if it never had steps.
+/// Null if it never had steps or windows.
 Json steps_json(const shm::StepsSnapshot& steps) {
-  if (steps.ended == 0) return nullptr;
+  if (steps.ended == 0 && steps.windows == 0) return nullptr;
   Json kinds = Json::array();
   for (const auto& kind : steps.kinds) {
     kinds.push_back({{"kind", kind.name},

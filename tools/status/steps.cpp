@@ -33,6 +33,15 @@ std::string windows_of(const shm::StepsSnapshot& steps, std::uint64_t ended) {
                      often, steps.cost / 10.0);
 }
 
+/// Of a program that has jobs, and no pauses between them.
+std::string windows_of_jobs(const shm::StepsSnapshot& steps) {
+  return fmt::format(
+      "is never idle: gates open for {} at a time, {} in all, which its time pays 5 % for; jobs "
+      "are "
+      "{:.1f} % longer",
+      step_time(steps.window_ns), format_duration(steps.open_ns), steps.cost / 10.0);
+}
+
 std::string gates_in_steps(const shm::ClientSnapshot& client) {
   switch (client.steps.state) {
     case shm::StepState::kLearning:
@@ -43,14 +52,14 @@ std::string gates_in_steps(const shm::ClientSnapshot& client) {
     case shm::StepState::kNoWindow:
       return "gates stay closed";
     case shm::StepState::kMissed:
-      return "gates stay closed: the target leaves no window";
+      return "gates open as without a target, which cannot be kept";
     case shm::StepState::kTriesOpen:
       return "tries whether closing the gates brings it anything";
     case shm::StepState::kOpen:
       return fmt::format("gates stay open: steps are only {:.1f} % longer",
                          client.steps.cost / 10.0);
     case shm::StepState::kJobs:
-      return "gates stay closed: its target is of jobs, and its job does not end";
+      return "gates stay closed for a while: its target is of jobs, and its job does not end";
     case shm::StepState::kNone:
       break;
   }
@@ -61,6 +70,8 @@ std::string gates_in_steps(const shm::ClientSnapshot& client) {
 
 std::string steps_note(const shm::ClientSnapshot& client) {
   const shm::StepsSnapshot& steps = client.steps;
+  if (steps.state == shm::StepState::kWindows && steps.windows != 0 && steps.kinds.empty())
+    return windows_of_jobs(steps);
   if (steps.state == shm::StepState::kNone || steps.kinds.empty()) return {};
   const auto& first = steps.kinds.front();
   std::string text = "steps take " + times_of(first);

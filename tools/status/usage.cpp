@@ -58,8 +58,12 @@ std::string step_target_warning(const shm::ClientSnapshot& client) {
            "as " +
            target.text.substr(target.text.find(' ') + 1);
   }
+  if (target.state == shm::TargetState::kLearning && target.text.ends_with('x')) {
+    return "target: not known yet, because too few steps ran alone, while no other program did; "
+           "until then gates open as without a target";
+  }
   if (target.state != shm::TargetState::kMissed || target.alone_ns == 0) return {};
-  return why_missed(target, "steps");
+  return why_missed(target, "steps") + "; gates open as without a target";
 }
 
 }  // namespace
@@ -93,7 +97,8 @@ std::string target_warning(const shm::ClientSnapshot& client) {
   }
   if (is_of_steps(target)) return step_target_warning(client);
   if (target.state == shm::TargetState::kLearning) {
-    return "target: learning how long its jobs take alone; until then gates close at once";
+    return "target: learning how long its jobs take alone, while no other program runs; until then "
+           "gates close at once";
   }
   if (target.state != shm::TargetState::kMissed) return {};
   return (target.alone_ns == 0 ? "target cannot be kept" : why_missed(target, "jobs")) +

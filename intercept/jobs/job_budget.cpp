@@ -1,0 +1,94 @@
+// Windows that the budget pays for, while the program is never idle and nothing else gives those
+// below anything.
+#include <algorithm>
+
+#include "intercept/driver/process.hpp"
+#include "intercept/jobs/before_job.hpp"
+#include "intercept/jobs/jobs.hpp"
+#include "intercept/trace/trace.hpp"
+
+namespace sluice::intercept {
+
+/// After each change of the gates. A window may outlast its job, and ends with its time.
+void Jobs::tell_budget(std::uint64_t now) noexcept {
+  using Gates = Budget::Gates;
+  if (budget_window_ && window_ns_ == 0 && (closed_ns_ != 0 || now >= window_until_ns_)) {
+    budget_.set_gates(Gates::kOpen, std::min(now, window_until_ns_));
+    budget_window_ = false;
+  }
+  const bool closed = closed_ns_ != 0 && window_ns_ == 0;
+  budget_.set_gates(budget_window_ ? Gates::kWindow : closed ? Gates::kClosed : Gates::kOpen, now);
+}
+
+/// For how long the gates may open now. A target that is kept has its own rule, until the job is
+/// late. One that is too tight may be kept by closed gates: a window every second or two makes few
+/// jobs late.
+std::uint64_t Jobs::budget_pays(bool at_begin, std::uint64_t now) noexcept {
+  if (!by_law_ || !budget_.feeds() || !hold_others() || client_.seat().reader()) return 0;
+  const bool has_limit = has_target() && law_.limit_ns() != 0;
+  const bool in_time = has_limit && now < began_ns_ + law_.limit_ns();
+  if (in_time && law_.state() == shm::TargetState::kKept) return 0;
+  const bool may_be_kept = in_time && law_.alone_ns() <= law_.limit_ns();
+  const LowerClients lower = lower_clients(client_, now);
+  budget_.neighbours(lower.wants ? lower.id : 0, lower.longest_ns, sharers(client_, now));
+  return budget_.window_ns(at_begin, now, may_be_kept);
+}
+
+/// The job shows nothing of jobs whose gates close as the laws say.
+void Jobs::no_sample() noexcept {
+  trials_.skip();
+  law_.no_sample();
+}
+
+/// A job begins in a window: in its own, or in one that the job before it has left.
+/// `gates_are_closed`: they were closed before it.
+bool Jobs::begin_in_window(bool gates_are_closed, std::uint64_t now) noexcept {
+  const bool goes_on = budget_window_ && now < window_until_ns_ && !gates_are_closed;
+  const std::uint64_t window = goes_on ? window_until_ns_ - now : budget_pays(true, now);
+  if (window == 0 || !announcer_.wake()) return false;
+  no_sample();
+  if (gates_are_closed) {
+    say_until(0);
+    open_in_job();
+  } else {
+    note_begin(now, 0);
+    closed_ns_ = now;
+    client_.slot().open_job.fetch_add(1);
+    if (Trace* traced = g_process.trace.load()) traced->job_begin(number_, kind_of_job(), now);
+  }
+  budget_window_ = true;
+  window_ns_ = now;
+  look_ns_ = window_until_ns_ = now + window;
+  steps_.window_opened(now);
+  if (goes_on) return true;
+  client_.slot().steps.windows.fetch_add(1, std::memory_order_relaxed);
+  steps_.show_budget(window, budget_.cost());
+  return true;
+}
+
+/// In a job whose gates are closed: where a step begins, or in the middle of a long one.
+void Jobs::window_in_item(bool at_begin, std::uint64_t now) noexcept {
+  if (open_ == 0 || began_ns_ == 0 || closed_ns_ == 0 || window_ns_ != 0) return;
+  const std::uint64_t window = budget_pays(at_begin, now);
+  if (window == 0) return;
+  no_sample();
+  budget_window_ = true;
+  give_window(now, now + window);
+  budget_window_ = window_ns_ != 0;
+  steps_.show_budget(window, budget_.cost());
+}
+
+/// The job may have no end: then the watcher opens the gates, and needs a thread that closes them.
+void Jobs::prepare_window(std::uint64_t now) noexcept {
+  if (announcer_.started() || !by_law_ || closed_ns_ == 0) return;
+  if (hold_others() && lower_clients(client_, now).wants) announcer_.wake();
+}
+
+/// For the watcher, which starts no thread.
+void Jobs::look_at_budget(std::uint64_t now) noexcept {
+  tell_budget(now);
+  if (announcer_.started()) window_in_item(false, now);
+  if (!budget_.feeds()) steps_.show_budget(0, 0);
+}
+
+}  // namespace sluice::intercept
