@@ -208,7 +208,8 @@ Client* Interposer::attach_now(CUdevice device) {
                       client = std::make_unique<Client>(
                           *seat, device, config_.policy, view,
                           Client::Shared{streams_, poller->worker, announcer_, keeper_,
-                                         config_.predict, config_.gpu_time, config_.by_law});
+                                         config_.predict, config_.gpu_time, config_.by_law,
+                                         [] { instance().look_at_ending_streams(); }});
                     });
   if (!made) {
     close(connection);  // which gives the seat back

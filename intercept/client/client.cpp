@@ -1,7 +1,6 @@
 #include "intercept/client/client.hpp"
 
 #include "base/clock.hpp"
-#include "intercept/client/interposer.hpp"
 #include "intercept/driver/log.hpp"
 
 namespace sluice::intercept {
@@ -31,7 +30,7 @@ Worker::Sleep Client::poll() {
   constexpr std::uint64_t kSlowPeriodNs = 10'000'000;
   constexpr std::uint64_t kIdleNs = 1'000'000'000;
   if (g_process.leaving.load()) return {kIdleNs, true};
-  if (Interposer* const self = Interposer::existing()) self->look_at_ending_streams();
+  look_at_ending_streams_();
   const bool hinted = hinted_.exchange(false);
   jobs_.poll(hinted);
   const bool sampled = pacer_.collect_samples();

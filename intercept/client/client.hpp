@@ -30,12 +30,14 @@ class Client : public ClientSlot {
     bool predict;
     bool gpu_time;
     bool by_law;
+    void (*look_at_ending_streams)();  ///< Of the whole process; called in each poll().
   };
   /// `view`: see GateMemory.
   Client(const Seat& seat, CUdevice device, shm::Policy policy, void* view, const Shared& shared)
       : ClientSlot(seat, device, policy),
         poller_(shared.poller),
         keeper_(shared.keeper),
+        look_at_ending_streams_(shared.look_at_ending_streams),
         event_pools_(shared.poller),
         memory_(*this, view),
         jobs_(*this, shared.poller, shared.announcer, shared.predict, shared.by_law),
@@ -93,6 +95,7 @@ class Client : public ClientSlot {
 
   Worker& poller_;  ///< Of this device alone: a driver call for one must not delay another.
   Worker& keeper_;
+  void (*look_at_ending_streams_)();
   Worker switcher_{"sluice-switch", [this] { return step_switch(); }};
   EventPools event_pools_;
   std::atomic<bool> switch_wanted_{false};
