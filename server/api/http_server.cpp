@@ -215,6 +215,7 @@ class HttpServer::Parts {
       end_all(false);
       if (!connections_.wait_for_none(grace)) end_all(true);
       connections_.wait_for_none(std::nullopt);
+      pool_.end();  // A job may hold its call, and so an announcement, longer than the connection.
       for (Loop& loop : loops_) loop.end();
     });
   }
