@@ -410,8 +410,8 @@ class HttpClient final : public Client {
     if (!binary_) {
       const json server = json::parse(get("GET", "/v2").body(), nullptr, false);
       const json extensions = server.is_object() ? server.value("extensions", json()) : json();
-      binary_ =
-          std::find(extensions.begin(), extensions.end(), "binary_tensor_data") != extensions.end();
+      binary_ = extensions.is_array() && std::find(extensions.begin(), extensions.end(),
+                                                   "binary_tensor_data") != extensions.end();
     }
     return *binary_;
   }
