@@ -26,16 +26,19 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import ClassVar
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "python"))
-from sluice_tools.measure.paired import compare
+from sluice_tools.measure.paired import compare  # noqa: E402
 
 SLUICE, SPIN = str(ROOT / "build/bin/sluice"), str(ROOT / "build/libexec/sluice/sluice-example-spin")
 
 
 class Program:
     """A running sluice-example-spin; `ended`: when each job ended (s) and what it took (ms)."""
+
+    running: ClassVar[set["Program"]] = set()
 
     def __init__(self, session: "Session", words: str, priority: int | None = None, name: str = "", **more):
         own = [SPIN, *words.split(), "--each"]
@@ -49,6 +52,7 @@ class Program:
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=session.log, env=session.env, text=True, start_new_session=True
         )
+        Program.running.add(self)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
@@ -70,7 +74,12 @@ class Program:
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+        Program.running.discard(self)
         self.reader.join(5)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
 
 class Session:
@@ -206,7 +215,7 @@ def part_outside(session: Session) -> dict:
     begin = time.monotonic()
     time.sleep(seconds)
     end = time.monotonic()
-    session.note("next to a busy program outside")
+    status = session.sluice("status")
     jobs = critical.between(begin, end)
     speed = len(train.between(begin, end)) / seconds
     session.end(outsider)
@@ -216,7 +225,7 @@ def part_outside(session: Session) -> dict:
         "outsider_jobs_a_second": round(len(outsider.between(begin, end)) / seconds, 1),
         "critical_jobs_a_second": round(len(jobs) / seconds, 1),
         "critical_p50_ms": round(at(jobs, 0.5), 3),
-        "status": [x.strip() for x in session.sluice("status").splitlines() if "best effort" in x][:6],
+        "status": status.splitlines(),
     }
 
 
@@ -254,11 +263,16 @@ def main() -> int:
                 file.write(line + "\n")
                 print(line, flush=True)
 
-    threads = [threading.Thread(target=work, args=(device,)) for device in range(options.gpus)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    threads = [threading.Thread(target=work, args=(device,), daemon=True) for device in range(options.gpus)]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        for program in list(Program.running):
+            program.kill()
     return 0
 
 
