@@ -212,7 +212,7 @@ CUresult wait_in_call(Real real, Args... args) {
   const bool counts = client != nullptr && client->jobs().waits_matter();
   if ((!counts && !job_open()) || with_clients() == nullptr) {
     const CUresult result = (*real)(args...);
-    if (kEnds<entry> && client != nullptr && result == CUDA_SUCCESS && !in_forked_child())
+    if (kEnds<entry> && client != nullptr && result == CUDA_SUCCESS)
       client->jobs().unheld_wait_returned();
     return result;
   }

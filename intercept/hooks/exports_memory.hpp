@@ -158,8 +158,9 @@ CUresult allocate(CUcontext context, std::uint64_t bytes, const CUdeviceptr* at,
 
 /// After a free of memory that may be that of a pool.
 inline void what_pools_have() noexcept {
-  Interposer* const self = in_forked_child() ? nullptr : Interposer::existing();
-  if (self != nullptr) self->refresh_pools();
+  Interposer* const self = Interposer::existing();
+  if (self == nullptr || !self->held_memory().has_pools() || in_forked_child()) return;
+  self->refresh_pools();
 }
 
 /// `call` ends what `key` names.

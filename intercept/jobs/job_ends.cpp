@@ -54,11 +54,12 @@ void Jobs::end_if_done(bool by_wait, std::uint64_t launches) noexcept {
   close_transparent(by_wait, by_wait || ends_matter() ? 0 : end_by_wait(launches));
 }
 
+/// A forked child only writes to its own memory here; it has no polling thread.
 void Jobs::unheld_wait_returned() noexcept {
   if (ends_matter() || !transparent_.load()) return;
   launches_at_return_.store(client_.launches());
   returned_ns_.store(base::monotonic_ns());
-  if (!waited_.exchange(true)) poller_.wake();
+  if (!waited_.load() && !in_forked_child() && !waited_.exchange(true)) poller_.wake();
 }
 
 /// When the program had waited for its work, if it has launched nothing since; else 0. A poll that

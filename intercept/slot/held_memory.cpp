@@ -252,6 +252,7 @@ HeldMemory::PoolId HeldMemory::pool(CUmemoryPool name, CUdevice index) noexcept 
   if (free == 0) {
     if (!if_memory_lasts([&] { pools_.emplace_back(); })) return 0;
     free = pools_.size();
+    has_pools_.store(true);
   }
   pools_[free - 1] = {name, nullptr, index, 0, 0};
   return free;

@@ -94,6 +94,8 @@ class HeldMemory {
       if (const std::optional<std::uint64_t> bytes = ask(name)) pool_has(at, name, *bytes);
     }
   }
+  /// False: ask_pools() would ask nothing.
+  [[nodiscard]] bool has_pools() const noexcept { return has_pools_.load(); }
   /// How much memory its pools have taken from the device beyond what is allocated.
   [[nodiscard]] std::uint64_t kept(CUdevice device) noexcept;
   /// Whether a wait for it was in vain, and nothing has changed since. It may be parts of pages
@@ -175,6 +177,7 @@ class HeldMemory {
   std::array<Device, kMostDevices> devices_{};
   std::vector<Reservation> reservations_;
   std::vector<Pool> pools_;  ///< By PoolId, from 1.
+  std::atomic<bool> has_pools_{false};
 };
 
 }  // namespace sluice::intercept
