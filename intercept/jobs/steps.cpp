@@ -158,7 +158,7 @@ bool Steps::all_usual(std::uint64_t after) const noexcept {
 std::uint64_t Steps::window(const Period& ended, std::uint64_t now) noexcept {
   const LowerClients lower = windows_ ? lower_clients(client_, now) : LowerClients{};
   // Windows in which nobody runs would show that they cost nothing.
-  const std::uint64_t below = lower.busy ? lower.id : 0;
+  const std::uint64_t below = lower.wants ? lower.id : 0;
   anybody_below_ = lower.id != 0;
   if (below != 0) law_->neighbours(below);
   pays_ = below != 0 && !has_target_of_jobs();
