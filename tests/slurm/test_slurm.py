@@ -58,8 +58,9 @@ def test_a_job_is_gated_by_another_on_the_shards_of_one_gpu(cluster):
     finally:
         gpu.kill()
         gpu.wait()
-    wait_until(lambda: not state_files(), "the epilog ends the controller with the last job")
-    assert not subprocess.run(["pgrep", "-x", "sluice-controll"], capture_output=True).stdout
+    wait_until(lambda: not state_files(), "the epilog of the last job has run")
+    controllers = ["pgrep", "-x", "sluice-controll"]
+    wait_until(lambda: not subprocess.run(controllers, capture_output=True).stdout, "its controller has ended")
 
 
 def test_a_nested_srun_preloads_once_and_keeps_what_the_user_preloads(cluster):
