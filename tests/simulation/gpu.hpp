@@ -39,11 +39,12 @@ struct GpuStream {
   int users = 0;      ///< Calls of the program that name it.
   std::uint64_t kernels_ended = 0;
   std::deque<Item> items;
-  std::uint64_t begun_ns = 0;     ///< Of the first item; 0: it has not begun.
-  std::uint64_t free_ns = 0;      ///< When the item before it ended.
-  int since_closed = 0;           ///< Paced kernels that began since the gate closed.
-  std::uint64_t gave_up_ns = 0;   ///< When a launch had waited for seconds, since an item ended.
-  int most_since_closed = 1'000;  ///< As the policy has it.
+  std::uint64_t begun_ns = 0;      ///< Of the first item; 0: it has not begun.
+  std::uint64_t busy_from_ns = 0;  ///< Since when it has had work; 0: it has none.
+  std::uint64_t free_ns = 0;       ///< When the item before it ended.
+  int since_closed = 0;            ///< Paced kernels that began since the gate closed.
+  std::uint64_t gave_up_ns = 0;    ///< When a launch had waited for seconds, since an item ended.
+  int most_since_closed = 1'000;   ///< As the policy has it.
 
   /// Does what is due until `now_ns`. True if an item has ended.
   bool advance(std::uint64_t now_ns);

@@ -154,15 +154,23 @@ void World::look() {
     const bool outranked = (slot(target).outranked.load() & shm::kOutranked) != 0;
     seen_->rank[at].set(outranked != is_outranked(target) && !process->reader, now);
     if (seen_->rank[at].exceeds(kTicksNs, run_ns, now)) fault("outranked is wrong: ");
-    // Work of a stream or context counts as done from the begin of the call that ends it.
-    const bool works =
-        std::any_of(process->streams.begin(), process->streams.end(), [](const GpuStream& stream) {
-          return !stream.ends && std::any_of(stream.items.begin(), stream.items.end(),
-                                             [](const auto& item) { return item.counted; });
-        });
+    // Work of a stream or context counts as done from the begin of the call that ends it. A stream
+    // that shows no progress for max_hold keeps no job open: it may wait for its program.
+    bool works = false;
+    bool must_count = false;
+    for (GpuStream& stream : process->streams) {
+      if (stream.items.empty()) stream.busy_from_ns = 0;
+      if (!stream.items.empty() && stream.busy_from_ns == 0) stream.busy_from_ns = now;
+      const bool has_work =
+          !stream.ends && std::any_of(stream.items.begin(), stream.items.end(),
+                                      [](const auto& item) { return item.counted; });
+      works = works || has_work;
+      const bool may_be_stalled = now > stream.busy_from_ns + kMaxHoldNs - 2 * kTicksNs;
+      must_count = must_count || (has_work && !may_be_stalled);
+    }
     const bool has_job = slot(target).job.load() % 2 == 1;
     const bool counts = info.priority != 0 && !process->changed;
-    const bool wanted = process->open_jobs != 0 || (works && !process->explicit_jobs);
+    const bool wanted = process->open_jobs != 0 || (must_count && !process->explicit_jobs);
     seen_->unprotected[at].set(counts && wanted && !has_job, now);
     if (seen_->unprotected[at].exceeds(kTicksNs, run_ns, now)) fault("work without a job: ");
     const std::uint64_t until_ns = slot(target).early_hold_until_ns.load();
