@@ -49,8 +49,9 @@ grpc_ssl_certificate_config_reload_status GrpcTls::fetch(
   if (source.fetched_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
   const Tls& tls = source.tls_;
   const grpc_ssl_pem_key_cert_pair pair{tls.key.c_str(), tls.certificate.c_str()};
-  *config = grpc_ssl_server_certificate_config_create(
-      tls.client_ca.empty() ? nullptr : tls.client_ca.c_str(), &pair, 1);
+  // gRPC 1.51 aborts without root certificates, also where no client is asked for a certificate.
+  const std::string& roots = tls.client_ca.empty() ? tls.certificate : tls.client_ca;
+  *config = grpc_ssl_server_certificate_config_create(roots.c_str(), &pair, 1);
   source.fetched_ = true;
   return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
 }
