@@ -35,9 +35,10 @@ class TlsConnection {
   }
   bool answers() {
     const std::string request = test::http_request("GET", "/v2/health/live");
-    std::string reply(12, ' ');
+    std::string reply(4096, ' ');  // all of it, so that nothing is left for the next one
     return BIO_write(connection_.get(), request.data(), static_cast<int>(request.size())) > 0 &&
-           BIO_read(connection_.get(), reply.data(), 12) == 12 && reply == "HTTP/1.1 200";
+           BIO_read(connection_.get(), reply.data(), static_cast<int>(reply.size())) > 0 &&
+           reply.starts_with("HTTP/1.1 200");
   }
 
  private:
