@@ -237,7 +237,9 @@ void World::look_at_pair(int holder, int target) {
     if (now > idle_since + limit + settle_ns) fault("a hold without progress");
     // The one sees its wait a tick later, and then the other sees that.
     const std::uint64_t held_since = std::max({pair.held_ns, run_ns, process->ran_since_ns});
-    const std::uint64_t longest_ns = limit + kTicksNs + settle_ns;
+    // A control of a trial may come first, for which the gate stays closed.
+    constexpr std::uint64_t kControlNs = 100'000'000;
+    const std::uint64_t longest_ns = limit + kControlNs + 2 * kTicksNs + settle_ns;
     if (now > held_since + longest_ns &&
         now > std::max(held_since, waits_since(*process, true)) + longest_ns) {
       fault("a hold next to a wait without end");
