@@ -84,7 +84,8 @@ bool turns_pay(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept
     const bool here = its.state == shm::SlotState::kLive && its.device == info.device;
     if (here && its.priority > info.priority) {
       above = above || was_there(other, now_ns, SliceRule::kPauseNs);
-    } else if (here && is_busy(other, now_ns)) {
+    } else if (here && (is_busy(other, now_ns) || fits(other))) {
+      // Two whose short slices leave each other little of the GPU use little, and always have work.
       alone = false;
       all = all && its.priority == info.priority && fits(other);
     }

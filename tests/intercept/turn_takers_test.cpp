@@ -68,6 +68,13 @@ TEST_F(TurnsWithoutWeights, ThoseThatKeepTheGpuBusyTakeTurns) {
   EXPECT_EQ(how_many(), 2) << "turns go on when slices are short";
 }
 
+// Prevents: two programs whose short slices leave each other a hundredth of the GPU, next to a busy
+// critical program, and which count as idle for that reason, so that no turns begin.
+TEST_F(TurnsWithoutWeights, ThoseThatAlwaysHaveWorkTakeTurnsHoweverLittleTheyGet) {
+  for (const int i : {add_busy(), add_busy()}) slot(i).busy_ns.store(0);
+  EXPECT_EQ(how_many(), 2);
+}
+
 // Prevents: programs that leave the GPU idle have less than without turns.
 TEST_F(TurnsWithoutWeights, WhereOneLeavesTheGpuIdleThereAreNone) {
   const int a = add_busy();
