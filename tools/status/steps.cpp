@@ -36,8 +36,7 @@ std::string windows_of(const shm::StepsSnapshot& steps, std::uint64_t ended) {
 /// Of a program that has jobs, and no pauses between them.
 std::string windows_of_jobs(const shm::StepsSnapshot& steps) {
   return fmt::format(
-      "is never idle: gates open for {} at a time, {} in all; 5 % of its time pays for that; jobs "
-      "are {:.1f} % longer",
+      "is never idle: gates open for {} at a time, {} in all; jobs are {:.1f} % longer",
       step_time(steps.window_ns), format_duration(steps.open_ns), steps.cost / 10.0);
 }
 
@@ -58,7 +57,7 @@ std::string gates_in_steps(const shm::ClientSnapshot& client) {
       return fmt::format("gates stay open: steps are only {:.1f} % longer",
                          client.steps.cost / 10.0);
     case shm::StepState::kJobs:
-      return "gates seldom open: its target is of jobs; its job does not end";
+      return "gates seldom open: its target is of jobs, which do not end";
     case shm::StepState::kNone:
       break;
   }
