@@ -6,8 +6,8 @@
 #include <optional>
 #include <random>
 
-#include "intercept/slot/bet.hpp"
 #include "intercept/jobs/close_law.hpp"
+#include "intercept/slot/bet.hpp"
 #include "tests/intercept/close_programs.hpp"
 
 namespace sluice::intercept {
