@@ -127,6 +127,7 @@ TEST(Access, ATokenIsNeededWhole) {
   EXPECT_EQ(code(Right::kProbe, ""), Code::kOk);
   EXPECT_EQ(code(Right::kUse, "Bearer " + kToken), Code::kOk);
   EXPECT_EQ(code(Right::kUse, "bearer another-token-0001"), Code::kOk);
+  EXPECT_EQ(code(Right::kUse, "Bearer  " + kToken), Code::kOk) << "blanks are one or more";
   for (const std::string& bad :
        {std::string(), std::string("Bearer "), "Bearer " + kToken.substr(1),
         "Bearer " + kToken + "x", "Basic " + kToken, kToken}) {
