@@ -17,19 +17,7 @@
 #include "intercept/driver/process.hpp"
 #include "intercept/jobs/jobs.hpp"
 #include "tests/intercept/own_client.hpp"
-
-namespace {
-
-std::uint64_t g_now_ns = 1'000'000'000'000;
-
-}  // namespace
-
-// In front of that of libc. NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name)
-extern "C" int clock_gettime(clockid_t /*id*/, timespec* now) noexcept {
-  *now = {static_cast<time_t>(g_now_ns / 1'000'000'000),
-          static_cast<long>(g_now_ns % 1'000'000'000)};
-  return 0;
-}
+#include "tests/intercept/stopped_clock.hpp"
 
 namespace sluice::intercept::test {
 namespace {
