@@ -86,7 +86,7 @@ void Interposer::look_at_ending_streams() noexcept {
 
 void Interposer::put_streams_back(Stream* taken) noexcept {
   const auto revive = [](Stream& stream) { stream.client->jobs().touch(stream); };
-  end_streams(streams_.put_back(taken, revive), true);
+  end_streams(streams_.put_back(taken, revive), false);
 }
 
 void Interposer::context_ended(const ContextId& context) noexcept {

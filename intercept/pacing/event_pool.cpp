@@ -27,6 +27,18 @@ void EventPool::give_back(CUevent event) noexcept {
   driver().cuEventDestroy_v2(event);
 }
 
+void EventPool::give_back(CUevent event, const ContextId& its) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!state_.context.is(its)) return;
+    if (state_.count < kMost) {
+      events_[state_.count++] = event;
+      return;
+    }
+  }
+  driver().cuEventDestroy_v2(event);
+}
+
 EventPool::State EventPool::state() noexcept {
   const std::lock_guard lock(mutex_);
   return state_;

@@ -24,6 +24,9 @@ class EventPool {
   [[nodiscard]] CUevent take() noexcept;
   /// For an event of the context that nobody uses any more. It may have been recorded.
   void give_back(CUevent event) noexcept;
+  /// The same for whoever does not know whether `its`, the context of the event, lives: the event
+  /// is dropped if the pool is another context's by now, because it ended with its own.
+  void give_back(CUevent event, const ContextId& its) noexcept;
 
  private:
   friend class EventPools;
@@ -46,6 +49,17 @@ class EventPool {
   std::mutex mutex_;  ///< Guards the members below.
   State state_;
   std::array<CUevent, kMost> events_{};
+};
+
+/// Where the events of an ended stream go: to the pool of their context, or nowhere (null), if they
+/// ended with it.
+struct EventReturn {
+  EventPool* pool = nullptr;
+  ContextId context;
+
+  void give_back(CUevent event) const noexcept {
+    if (event != nullptr && pool != nullptr) pool->give_back(event, context);
+  }
 };
 
 /// The pools of one device. A pool is used for another context later, but never freed, so a

@@ -423,9 +423,10 @@ void Pacer::after(const Place& place, Stream& stream, CUstream named, CUresult l
 }
 
 void Pacer::end(Stream& stream, bool gone) noexcept {
-  EventPool* const pool = gone ? nullptr : stream.pool;
-  stream.sampler.end_stream(pool);
-  stream.run_ahead.end_stream(pool);
+  const EventReturn events =
+      gone ? EventReturn{} : EventReturn{stream.pool, {stream.context, stream.context_number}};
+  stream.sampler.end_stream(events);
+  stream.run_ahead.end_stream(events);
   no_longer_stuck(stream);
   memory_.arrivals().give_back(stream.arrivals.exchange(-1));
   {
@@ -438,9 +439,7 @@ void Pacer::end(Stream& stream, bool gone) noexcept {
     ends = std::exchange(stream.group_ends, {});
     ++stream.ended;
   }
-  for (const Stream::GroupEnd& end : ends) {
-    if (end.event != nullptr && pool != nullptr) pool->give_back(end.event);
-  }
+  for (const Stream::GroupEnd& end : ends) events.give_back(end.event);
 }
 
 }  // namespace sluice::intercept

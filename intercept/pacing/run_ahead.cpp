@@ -64,7 +64,7 @@ void RunAhead::forget_marks() noexcept {
   marked_ns_ = unmarked_ns_ = 0;
 }
 
-void RunAhead::end_stream(EventPool* pool) noexcept {
+void RunAhead::end_stream(const EventReturn& events) noexcept {
   std::array<Mark, kMarks> ended;
   {
     const std::lock_guard lock(mutex_);
@@ -74,10 +74,7 @@ void RunAhead::end_stream(EventPool* pool) noexcept {
     made_ = passed_ = 0;
     marked_ns_ = unmarked_ns_ = 0;
   }
-  if (pool == nullptr) return;
-  for (const Mark& mark : ended) {
-    if (mark.event != nullptr) pool->give_back(mark.event);
-  }
+  for (const Mark& mark : ended) events.give_back(mark.event);
 }
 
 }  // namespace sluice::intercept

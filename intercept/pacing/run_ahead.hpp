@@ -36,7 +36,7 @@ class RunAhead {
 
   /// Call when the stream ends. The pool is null if the stream ended with its context, and so did
   /// the events.
-  void end_stream(EventPool* pool) noexcept;
+  void end_stream(const EventReturn& events) noexcept;
 
  private:
   static constexpr std::uint64_t kMarksInBound = 4;

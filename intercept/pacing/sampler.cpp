@@ -17,12 +17,6 @@ bool Sampler::has_events(Pair& pair, EventPool& pool) noexcept {
   return pair.after != nullptr;
 }
 
-void Sampler::give_back(Pair& pair, EventPool& pool) noexcept {
-  for (CUevent* const event : {&pair.before, &pair.after}) {
-    if (*event != nullptr) pool.give_back(std::exchange(*event, nullptr));
-  }
-}
-
 /// The sample that another thread is in contains the caller's launch, too. Always false.
 bool Sampler::spoil() noexcept {
   if (spoiled_.load(std::memory_order_relaxed)) end_abandoned();  // two launches: it lasts
@@ -162,17 +156,16 @@ void Sampler::restart() noexcept {
 }
 
 /// The events of a launch that outlasts its stream are left to the context.
-void Sampler::end_stream(EventPool* pool) noexcept {
+void Sampler::end_stream(const EventReturn& events) noexcept {
   const std::lock_guard lock(ending_);
   if (ended_.exchange(true)) return;
   end_abandoned();
   for (std::uint32_t i = taken_.load(); i != made_.load(); ++i) {
     pairs_[i % kPairs].duration->end_sample();
   }
-  if (pool == nullptr) return;
   for (Pair& pair : pairs_) {
     const bool in_use = inside_.load() != 0 && &pair == &pairs_[made_.load() % kPairs];
-    if (!in_use) give_back(pair, *pool);
+    if (!in_use) give_back(pair, events);
   }
 }
 

@@ -58,9 +58,8 @@ class Sampler {
   /// sample is under way, a launch at `given_ns` counts as progress.
   [[nodiscard]] std::uint64_t progress_ns(std::uint64_t given_ns) const noexcept;
 
-  /// Call when the stream ends. The pool is null if the stream ended with its context, and so did
-  /// the events.
-  void end_stream(EventPool* pool) noexcept;
+  /// Call when the stream ends.
+  void end_stream(const EventReturn& events) noexcept;
   /// Reuses the object for another stream, after end_stream().
   void restart() noexcept;
 
@@ -106,7 +105,13 @@ class Sampler {
   bool spoil() noexcept;
   void end_abandoned() noexcept;
   [[nodiscard]] static bool has_events(Pair& pair, EventPool& pool) noexcept;
-  static void give_back(Pair& pair, EventPool& pool) noexcept;
+  /// `to`: an EventPool, or an EventReturn.
+  template <class To>
+  static void give_back(Pair& pair, To& to) noexcept {
+    for (CUevent* const event : {&pair.before, &pair.after}) {
+      if (*event != nullptr) to.give_back(std::exchange(*event, nullptr));
+    }
+  }
   [[nodiscard]] static bool record_first(Pair& pair, CUstream stream) noexcept;
   [[nodiscard]] LaunchDuration* collect_one(const Quiet& quiet, EventPool& pool) noexcept;
   static void take_in(const Pair& pair, const Quiet& quiet) noexcept;

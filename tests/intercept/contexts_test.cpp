@@ -61,6 +61,34 @@ TEST_F(Contexts, OneThatBeginsBesideTheLastReleaseIsAnother) {
   EXPECT_EQ(fake::uses_of_dead_events(), 0U);
 }
 
+// Prevents: a program whose libraries retain and release the primary context while it launches
+// grows by the events of a stream with each release, in its memory and in the driver's.
+TEST_F(Contexts, AReleaseThatEndsNothingBesideALaunchLosesNoEvents) {
+  attach_in_primary("event:1");
+  outrank();
+  CUstream stream = make_stream();
+  long made = 0;
+  const auto round = [&] {
+    fake::clear();
+    retain();
+    fake::stall_return(Id::cuDevicePrimaryCtxRelease_v2);
+    std::thread releasing([] { EXPECT_EQ(::cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS); });
+    EXPECT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+    for (int i = 0; i < 4; ++i) launch(stream);
+    fake::unstall();
+    releasing.join();
+    for (const fake::Call& call : fake::calls()) {
+      made += static_cast<long>(call.id == Id::cuEventCreate);
+      made -= static_cast<long>(call.id == Id::cuEventDestroy_v2);
+    }
+  };
+  for (int i = 0; i < 10; ++i) round();
+  made = 0;
+  for (int i = 0; i < 100; ++i) round();
+  EXPECT_LE(made, 32) << "one filling of the pool";
+  EXPECT_EQ(fake::uses_of_dead_events(), 0U);
+}
+
 // The same as a race. Seen to fail, about once in 15 rounds, when the release asked only whether
 // there is a primary context now.
 TEST_F(Contexts, TwoThreadsHandThePrimaryContextOver) {

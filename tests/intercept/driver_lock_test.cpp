@@ -126,7 +126,7 @@ TEST_F(DriverLocks, ALaunchMayLookWhileAMarkIsRecorded) {
 TEST_F(DriverLocks, AStreamMayEndWhileItsMarkIsRecorded) {
   RunAhead ahead;
   mark(ahead, 100);
-  EXPECT_TRUE(gets_through([&] { ahead.end_stream(&pool_); }, [&] { mark(ahead, 100); }));
+  EXPECT_TRUE(gets_through([&] { ahead.end_stream({&pool_, {}}); }, [&] { mark(ahead, 100); }));
   EXPECT_FALSE(is_spare(g_recorded)) << "the driver is using it";
   mark(ahead, 1000);
   EXPECT_EQ(ahead.must_wait(100).event, nullptr) << "a mark of a stream that has ended";

@@ -115,7 +115,7 @@ TEST_F(Samples, ThatOfACancelledThreadIsGivenUp) {
   EXPECT_TRUE(launch(other));
   EXPECT_FALSE(duration_.is_sampled());
   begin_and_vanish();
-  sampler_.end_stream(&pool_);
+  sampler_.end_stream({&pool_, {}});
   EXPECT_FALSE(duration_.is_sampled()) << "its stream ended first";
 }
 
@@ -183,21 +183,21 @@ TEST_F(Samples, NextToAnotherClientTheyAreBounds) {
 
 TEST_F(Samples, EventsGoBackWhenTheStreamEnds) {
   launch(duration_);
-  sampler_.end_stream(&pool_);
+  sampler_.end_stream({&pool_, {}});
   EXPECT_EQ(take_all().size(), kEvents);
   EXPECT_FALSE(duration_.is_sampled());
   for (std::uintptr_t i = 1; i <= kEvents; ++i) give(i);
   EXPECT_FALSE(launch(duration_)) << "a launch that comes late";
   sampler_.restart();
   EXPECT_TRUE(launch(duration_)) << "for another stream";
-  sampler_.end_stream(nullptr);
+  sampler_.end_stream({});
   EXPECT_EQ(take_all().size(), kEvents - 2) << "those of a context that has ended are gone";
 }
 
 // Prevents: two streams that record the same event.
 TEST_F(Samples, TheEventsOfALaunchThatOutlastsItsStreamDoNot) {
   ASSERT_TRUE(begin(duration_));
-  sampler_.end_stream(&pool_);
+  sampler_.end_stream({&pool_, {}});
   EXPECT_EQ(take_all().size(), kEvents - 2);
 }
 
