@@ -159,9 +159,7 @@ Worker::Sleep Interposer::keep() noexcept {
   return {kPeriodNs, true};
 }
 
-void Interposer::refresh_pools() noexcept {
-  held_memory_.ask_pools(HeldMemory::kKeeping, &reserved_by);
-}
+void Interposer::refresh_pools(CUdevice of) noexcept { held_memory_.ask_pools(of, &reserved_by); }
 
 /// The count may be on its way to a slot, or be in that of another device: then the launch stays
 /// counted as unattached, too.

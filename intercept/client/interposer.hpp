@@ -89,8 +89,8 @@ class Interposer {
   void context_ended(const ContextId& context) noexcept;
   /// For polling threads: ends the jobs of streams whose end blocks, or whose thread was cancelled.
   void look_at_ending_streams() noexcept;
-  /// Asks the driver what the memory pools of the devices have taken, as far as they keep anything.
-  void refresh_pools() noexcept;
+  /// Asks the driver what memory pools have taken. `of`: see HeldMemory::ask_pools().
+  void refresh_pools(CUdevice of = HeldMemory::kAll) noexcept;
   /// Writes the counts of Unhooked into every slot.
   void show_unhooked() noexcept;
   /// For all devices of the process, now and later.

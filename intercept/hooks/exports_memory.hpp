@@ -85,6 +85,7 @@ inline CUmemoryPool current_pool(CUdevice device) noexcept {
 /// Whether the pool has grown beyond the limit for the piece at `at`. Then the piece is given back.
 inline bool must_give_back(HeldMemory& held, CUdevice device, CUdeviceptr at,
                            CUstream stream) noexcept {
+  if (!held.is_bounded(device)) return false;
   held.ask_pools(device, &reserved_by);
   if (!held.exceeds_limit(device)) return false;
   const HeldMemory::Mark mark = held.begin_end(Table::kAddresses, at);
@@ -160,7 +161,7 @@ CUresult allocate(CUcontext context, std::uint64_t bytes, const CUdeviceptr* at,
 inline void what_pools_have() noexcept {
   Interposer* const self = Interposer::existing();
   if (self == nullptr || !self->held_memory().has_pools() || in_forked_child()) return;
-  self->refresh_pools();
+  self->refresh_pools(HeldMemory::kKeeping);
 }
 
 /// `call` ends what `key` names.

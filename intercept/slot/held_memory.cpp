@@ -71,6 +71,10 @@ std::uint64_t HeldMemory::grant_of(const Device& device) noexcept {
   return bound ? device.client->orders().granted() : shm::kNoLimit;
 }
 
+bool HeldMemory::bounds(const Device* device) const noexcept {
+  return device != nullptr && std::min(limit_of(*device), grant_of(*device)) != shm::kNoLimit;
+}
+
 std::uint64_t HeldMemory::left_of(CUdevice index, std::uint64_t most, PoolId own) const noexcept {
   if (most == shm::kNoLimit) return most;
   const std::uint64_t taken =
@@ -286,8 +290,10 @@ HeldMemory::PoolId HeldMemory::next_pool(PoolId behind, CUdevice index,
   for (PoolId i = behind + 1; i <= pools_.size(); ++i) {
     const Pool& pool = pools_[i - 1];
     name = pool.name;
+    if (name == nullptr) continue;
     const bool keeps = pool.reserved > pool.allocated;
-    if (name != nullptr && (index == kKeeping ? keeps : pool.device == index)) return i;
+    if (index == kAll || pool.device == index) return i;
+    if (index == kKeeping && keeps && bounds(device(pool.device))) return i;
   }
   return 0;
 }
@@ -314,6 +320,11 @@ void HeldMemory::note_vain_wait(CUdevice index) noexcept {
 std::uint64_t HeldMemory::kept(CUdevice index) noexcept {
   const std::lock_guard lock(mutex_);
   return kept_on(index, 0);
+}
+
+bool HeldMemory::is_bounded(CUdevice index) noexcept {
+  const std::lock_guard lock(mutex_);
+  return bounds(device(index));
 }
 
 bool HeldMemory::exceeds_limit(CUdevice index) noexcept {

@@ -36,7 +36,9 @@ class HeldMemory {
   /// pool has taken from its device counts, which is more than what is allocated: a stream has not
   /// come to a free yet, or the pool keeps memory for later.
   using PoolId = std::size_t;
+  /// For ask_pools(): the pools that keep anything, of devices with a limit or grant; all pools.
   static constexpr CUdevice kKeeping = -2;
+  static constexpr CUdevice kAll = -3;
   /// Memory that is held: as long as there is a record of it.
   struct Piece {
     CUdevice device = 0;
@@ -85,8 +87,8 @@ class HeldMemory {
   void begin_end_pool(CUmemoryPool name) noexcept;
   void end_pool(CUmemoryPool name, bool succeeded) noexcept;
   /// Calls `ask` for each pool with the name of the pool, which returns what it has taken from the
-  /// device; nothing if the driver does not say. `device`: of which, or kKeeping: of all pools that
-  /// keep anything. Without the lock.
+  /// device; nothing if the driver does not say. `device`: of which, kKeeping or kAll. Without the
+  /// lock.
   template <class Ask>
   void ask_pools(CUdevice device, Ask ask) noexcept {
     CUmemoryPool name = nullptr;
@@ -102,6 +104,9 @@ class HeldMemory {
   /// that are in use.
   [[nodiscard]] bool waited_in_vain(CUdevice device) noexcept;
   void note_vain_wait(CUdevice device) noexcept;
+  /// Whether a limit or a grant bounds what is held. If not, what the pools have is only shown, and
+  /// nobody asks for it at each call: that costs as much as the allocation.
+  [[nodiscard]] bool is_bounded(CUdevice device) noexcept;
   /// Whether more is held than the limit.
   [[nodiscard]] bool exceeds_limit(CUdevice device) noexcept;
 
@@ -163,6 +168,7 @@ class HeldMemory {
   void forget_reservations_of_ended_threads() noexcept;
   [[nodiscard]] std::uint64_t limit_of(const Device& device) const noexcept;
   [[nodiscard]] static std::uint64_t grant_of(const Device& device) noexcept;
+  [[nodiscard]] bool bounds(const Device* device) const noexcept;
   [[nodiscard]] std::uint64_t left_of(CUdevice index, std::uint64_t most,
                                       PoolId own = 0) const noexcept;
   [[nodiscard]] Refusal refusal_of(CUdevice index, std::uint64_t bytes, PoolId own) noexcept;

@@ -192,6 +192,7 @@ TEST_F(HeldMemory, MemoryEndsWithItsContext) {
 
 // Prevents: memory that the GPU still has counts as free, because its free was called.
 TEST_F(HeldMemory, WhatAStreamFreesCountsUntilTheStreamGetsThere) {
+  limit(1000);
   CUstream stream = make_stream();
   CUdeviceptr at = 0;
   ASSERT_EQ(::cuMemAllocAsync(&at, 100, stream), CUDA_SUCCESS);
@@ -207,6 +208,7 @@ TEST_F(HeldMemory, WhatAStreamFreesCountsUntilTheStreamGetsThere) {
 
 // Prevents: memory that a pool keeps for later is free for others, as far as its broker knows.
 TEST_F(HeldMemory, WhatAPoolKeepsCounts) {
+  limit(1000);
   CUstream stream = make_stream();
   CUdeviceptr at = 0;
   fake::keep_in_pools(true);
@@ -221,6 +223,30 @@ TEST_F(HeldMemory, WhatAPoolKeepsCounts) {
   ASSERT_EQ(::cuMemPoolTrimTo(pool, 0), CUDA_SUCCESS);
   EXPECT_EQ(sluice_memory_held(), 0U);
   EXPECT_EQ(held(), 0U);
+}
+
+// Prevents: each allocation and each free in a stream costs as much again, to show a figure that
+// bounds nothing.
+TEST_F(HeldMemory, WithoutABoundNoCallAsksWhatAPoolHas) {
+  CUstream stream = make_stream();
+  fake::keep_in_pools(true);
+  fake::clear();
+  const auto asked = [] {
+    int count = 0;
+    for (const fake::Call& call : fake::calls()) count += int(call.id == Id::cuMemPoolGetAttribute);
+    return count;
+  };
+  for (int i = 0; i < 100; ++i) {
+    CUdeviceptr at = 0;
+    ASSERT_EQ(::cuMemAllocAsync(&at, 100, stream), CUDA_SUCCESS);
+    ASSERT_EQ(::cuMemFreeAsync(at, stream), CUDA_SUCCESS);
+  }
+  EXPECT_LE(asked(), 10) << "the looks of each second";
+  EXPECT_EQ(sluice_memory_held(), 100U) << "whoever asks learns it";
+  limit(50);
+  CUdeviceptr at = 0;
+  EXPECT_EQ(::cuMemAlloc_v2(&at, 50), CUDA_SUCCESS);
+  EXPECT_EQ(fake::reserved(0), 0U) << "what the pool kept makes room";
 }
 
 CUmemoryPool make_pool(CUmemLocationType where, int id) {
@@ -250,6 +276,7 @@ TEST_F(HeldMemory, APoolOfTheHostHasNoMemoryOfTheDevice) {
 // Prevents: a pool that was not destroyed, or the next one with its name, counts for nothing or for
 // a device that is not its own.
 TEST_F(HeldMemory, WhatWasAllocatedOutlivesItsPool) {
+  limit(1000);
   CUstream stream = make_stream();
   CUdeviceptr at = 0;
   CUmemoryPool const pool = make_pool(CU_MEM_LOCATION_TYPE_DEVICE, 0);
