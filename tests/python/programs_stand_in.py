@@ -3,7 +3,8 @@
 STAND_IN_DIES, STAND_IN_HANGS, STAND_IN_LACKS: the name of a program that ends in the middle of a cell, does
 not answer there, or lacks a package. STAND_IN_WRONG: one whose outputs differ from process to process.
 STAND_IN_NOTES: a file for a line with the name, the client priority under MPS, the target and --announce-ms.
-STAND_IN_GPUS: one for a line with the name and the GPUs that it sees.
+STAND_IN_GPUS: one for a line with the name and the GPUs that it sees. STAND_IN_TURNS: one for a line with the name, the
+width under MPS and the command whenever it is told to run or to be idle.
 """
 
 import os
@@ -45,6 +46,12 @@ def note():
             notes.write(f"{NAME} {os.environ.get('CUDA_VISIBLE_DEVICES', '-')}\n")
 
 
+def note_turn(do: str):
+    if (file := os.environ.get("STAND_IN_TURNS")) and do in ("run", "idle"):
+        with open(file, "a") as notes:
+            notes.write(f"{NAME} {os.environ.get('CUDA_MPS_ACTIVE_THREAD_PERCENTAGE', 'all')} {do}\n")
+
+
 def obey(commands):
     note()
     if is_to("LACKS"):
@@ -54,6 +61,7 @@ def obey(commands):
     running, steps, server = False, Steps(step), Server(request, ANNOUNCE_MS)
     while (command := commands.next(wait=not running) or {"do": ""})["do"] != "quit":
         do = command["do"]
+        note_turn(do)
         if do == "load":
             answer("loaded")
         elif do == "run" and is_to("DIES"):

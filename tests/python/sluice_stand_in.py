@@ -34,9 +34,10 @@ if args[0] == "mps":
     sys.exit()
 folder = os.path.join(state, option("--session"))
 if args[0] == "set":
-    pid = args[1].removeprefix("pid:")
-    with open(os.path.join(state, "name." + pid)) as file:
-        name = file.read()
+    name = args[1]
+    if name.startswith("pid:"):
+        with open(os.path.join(state, "name." + name.removeprefix("pid:"))) as file:
+            name = file.read()
     with open(os.path.join(state, "settings.txt"), "a") as file:
         file.write(" ".join([name, *args[2:args.index("--session")]]) + "\\n")
 if args[0] == "status":

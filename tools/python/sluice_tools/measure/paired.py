@@ -8,7 +8,7 @@ narrow: it covers the truth in 83 % of cases instead of 95 (tests/python/test_pa
 
 import math
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 CONFIDENCE = 0.95
 _FEWEST = 2
@@ -62,6 +62,15 @@ def compare(differences: list[float]) -> Paired | None:
         return Paired(rounds, mean, mean, mean, 0.0 if mean else 1.0)
     reach = quantile((1 - CONFIDENCE) / 2, rounds - 1) * error
     return Paired(rounds, mean, mean - reach, mean + reach, min(1.0, 2 * tail(abs(mean) / error, rounds - 1)))
+
+
+def compare_ratios(ratios: list[float]) -> Paired | None:
+    """The same of ratios, by their logarithms. They must be above 0."""
+    found = compare([math.log(ratio) for ratio in ratios])
+    if found is None:
+        return None
+    mean, low, high = (math.exp(value) for value in (found.mean, found.low, found.high))
+    return replace(found, mean=mean, low=low, high=high)
 
 
 def holm(values: list[float]) -> list[float]:

@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from sluice_tools.grammar import WHOLE
+
 _END_S = 20  # how long a program may take to end after SIGTERM
 
 
@@ -181,6 +183,11 @@ def session(sluice: str, gpu: str = "real") -> Iterator[Session]:
         yield opened
     finally:
         opened.end()
+
+
+def width_variables(percent: int) -> dict[str, str]:
+    """Of a client that is to use so many percent of the SMs under MPS, from its start."""
+    return {} if percent == WHOLE else {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percent)}
 
 
 @contextlib.contextmanager

@@ -12,8 +12,9 @@ from sluice_tools.bench.llm.figures import FIELDS
 from sluice_tools.bench.llm.stage import stage
 from sluice_tools.command import need_packages, run_command
 from sluice_tools.errors import EXIT_FINE, Parser, usage_error
+from sluice_tools.grammar import WHOLE
 from sluice_tools.measure.experiments import sluice_program
-from sluice_tools.measure.needs import ON_CPU, driver_version, gpus, need_mps, torch_version, version
+from sluice_tools.measure.needs import ON_CPU, commit, driver_version, gpus, need_mps, torch_version, version
 from sluice_tools.measure.rows import Cell, Rows, claim, output_folder
 from sluice_tools.measure.sitting import Group, Sitting
 from sluice_tools.measure.summary import BEST_EFFORT_ALONE
@@ -24,11 +25,21 @@ examples:
   sluice bench llm --limit-s 540                             as much as fits; run it again to go on
   sluice bench llm --best-effort llama-finetuning --modes time-sliced --loads 70
   sluice bench llm --targets "step p99=1.2x,step p99=25ms"
+  sluice bench llm --modes "MPS + priority" --conditions "none,default,sms=50%,sms=50%+target=step p99=1.2x"
   sluice bench llm --table results/llm                       makes table and page anew, without a GPU
 
 The server is transformers' continuous batching with a random-weight Llama of 1B parameters in bf16, two steps in flight
 and CUDA graphs. Requests arrive in bursts (Gamma, CV 2); lengths are lognormal. The capacity of the server is measured
 first, and loads are parts of it. The conditions of a round take turns in the same processes, with the same requests.
+
+Conditions, next to the server alone and best effort alone:
+  none           as without Sluice: nothing is held
+  default        the settings of sluice exec
+  target=T       of the server, as in "target=step p99=1.2x"; --targets is a shorter way to say it
+  sms=W          best effort may use W of the SMs, as sms=50%; needs MPS, and is left out of the mode time-sliced
+  none+sms=W, target=T+sms=W    two of them
+MPS fixes a width when a process starts. So best effort has a process for each width, of which one at a time works. All
+of them, and the server, must fit into the memory of the GPU.
 
 exit codes: 0: all went well, also where the limit ended it; 1: a cell failed (it is measured again
 by the next call); 2: wrong usage
@@ -54,6 +65,13 @@ def _loads(text: str) -> list[int]:
     return loads
 
 
+def _conditions(text: str) -> list[plan.Condition]:
+    try:
+        return [plan.condition_of(part.strip()) for part in text.split(",")]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _targets(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip() != "none"]
 
@@ -70,7 +88,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--best-effort", type=_names(plan.BEST_EFFORT), default=list(plan.BEST_EFFORT), metavar="P,...", help=known)
     add("--modes", type=_names(plan.MODES), default=list(plan.MODES), metavar="M,...", help=", ".join(plan.MODES))
     add("--loads", type=_loads, default=list(plan.LOADS), metavar="L,...", help="%% of the capacity (30,70,100)")
-    add("--targets", type=_targets, default=[plan.TARGET], metavar="T,...", help=f"none, or of it ({plan.TARGET})")
+    add("--conditions", type=_conditions, metavar="C,...", help="see below (default: none,default and --targets)")
+    target = f"of the server, or none (default: {plan.TARGET}; without it, if there are --conditions)"
+    add("--targets", type=_targets, metavar="T,...", help=target)
     add("--rounds", type=int, default=3, metavar="N", help="each condition has a window in every round (3)")
     add("--window", type=float, default=8.0, metavar="S", help="seconds in which requests count (8)")
     add("--settle", type=float, default=1.5, metavar="S", help="seconds before, in which they do not (1.5)")
@@ -80,8 +100,10 @@ def _parser() -> argparse.ArgumentParser:
     sim = "sim runs tiny models on the CPU: to try the command, not to measure"
     add("--gpu", choices=("real", "sim"), default="real", help=sim)
     add("--out", type=Path, default=Path("results/llm"), metavar="DIR", help="default: results/llm")
+    add("--commit", metavar="TEXT", help="of the build, for the table (default: that of its checkout)")
     add("--json", action="store_true", help="print JSON instead of the table")
     add("--table", type=Path, metavar="DIR", help=f"measure nothing: table and page of DIR/{_CSV}")
+    add("--programs", type=Path, help=argparse.SUPPRESS)  # for the tests: a stand-in for the best-effort programs
     return parser
 
 
@@ -93,7 +115,18 @@ def _options(arguments: list) -> argparse.Namespace:
             raise usage_error(f"{name} must be above 0")
     if not 0 <= options.settle < math.inf:
         raise usage_error("--settle must not be below 0")
+    options.conditions = _wanted(options.conditions, options.targets)
+    if options.modes == [plan.TIME_SLICED] and any(one.width != WHOLE for one in options.conditions):
+        raise usage_error("sms= needs MPS: --modes 'MPS + priority'")
     return options
+
+
+def _wanted(given: list[plan.Condition] | None, targets: list[str] | None) -> list[plan.Condition]:
+    """Each once, in the order in which they were named."""
+    if targets is None:
+        targets = [] if given else [plan.TARGET]
+    found = given or [plan.condition_of(name) for name in plan.USUAL]
+    return list(dict.fromkeys([*found, *map(plan.target_condition, targets)]))
 
 
 def cells(options, best_effort: str, mode: str) -> dict[Cell, tuple[plan.Condition, int, int]]:
@@ -102,7 +135,8 @@ def cells(options, best_effort: str, mode: str) -> dict[Cell, tuple[plan.Conditi
     seconds = options.settle + options.window
     for repeat in range(1, options.rounds + 1):
         for place, load in enumerate(options.loads):
-            for condition in (plan.Condition(BEST_EFFORT_ALONE), *plan.order(plan.conditions(options.targets), repeat)):
+            wanted = plan.order(plan.conditions(options.conditions, mode), repeat)
+            for condition in (plan.Condition(BEST_EFFORT_ALONE), *wanted):
                 took = seconds + _DRAIN_S if condition.server_runs else 0.0 if place else seconds
                 cell = Cell(f"{best_effort}, {load} %", mode, condition.name, repeat, took)
                 found[cell] = (condition, load, repeat)
@@ -153,6 +187,7 @@ def _run(options) -> int:
         groups = [_group(options, one, mode) for one in options.best_effort for mode in options.modes]
         machine = {"gpu": name, "driver": driver_version() if options.gpu == "real" else ""}
         machine |= {"torch": torch_version(), "sluice": version(options.sluice)}
+        machine["commit"] = commit(options.sluice) if options.commit is None else options.commit
         result = Sitting("sluice bench", rows, groups, options.limit_s, machine).run()
         if result.left:
             _say(f"{result.left} windows are left; the same command goes on")

@@ -6,6 +6,7 @@ its end; quit. All times are of the monotonic clock. A line of --log is a reques
 """
 
 import argparse
+import collections
 import contextlib
 import itertools
 import json
@@ -164,6 +165,8 @@ def window(connection: Connection, shape: Shape, command: dict, measuring, log) 
         "ttft_ms": [round(one.ttft_ms(now), 4) for one in counted],
         "tpot_ms": [round(tpot, 5) for one in counted if (tpot := one.tpot_ms()) is not None],
         "gap_ms": {"p50": percentile(gaps, 0.5), "p99": percentile(gaps, 0.99)},
+        # How many gaps were so long, to three digits.
+        "gaps": collections.Counter(f"{gap:.3g}" for gap in gaps),
         "dropped": sum(not one.ended for one in counted),
         "begin_ns": begin_ns,
         "end_ns": end_ns,

@@ -15,13 +15,15 @@ FIELDS = (
     *(f"ttft_{name}" for name in _LATENCY),
     # Between two tokens of a request, of all tokens.
     "gap_p50_ms", "gap_p99_ms",
+    # gaps: how many of them were so long, as "7.03:12 7.04:9".
+    "gaps",
     # dropped: requests that did not end within six seconds after the window; graphs: CUDA graphs of the server.
     "per_s", "unit", "dropped", "graphs",
     # What the interposer counted in the window.
     "launches", "gated", "captured", "waited", "bypassed", "held_ms", "max_hold_opened", "unknown_launches",
     "longest_us", "ungated_graph_us",
     "target_state", "target_jobs", "target_kept", "limit_ms",
-    "gpu", "driver", "torch", "sluice", "date", "note", "error",
+    "gpu", "driver", "torch", "sluice", "commit", "date", "note", "error",
 )  # fmt: skip
 
 
@@ -32,6 +34,7 @@ def server_row(done: dict, target: dict | None, more: dict) -> dict:
     row = {"client": SERVER, "role": CRITICAL, "window_s": window_s, "dropped": done["dropped"]} | more
     row |= {"per_s": len(done["ttft_ms"]) / window_s, "unit": "requests"}
     row |= {f"ttft_{name}": ttft[name] for name in _LATENCY} | {f"gap_{k}_ms": v for k, v in done["gap_ms"].items()}
+    row["gaps"] = " ".join(f"{ms}:{count}" for ms, count in sorted(done["gaps"].items(), key=lambda one: float(one[0])))
     return row | latency_figures(done["tpot_ms"]) | (target or {})
 
 

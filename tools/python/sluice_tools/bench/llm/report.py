@@ -6,20 +6,24 @@ from dataclasses import replace
 from pathlib import Path
 
 from sluice_tools.bench.llm.figures import instead
+from sluice_tools.bench.llm.frontier import figures
+from sluice_tools.bench.llm.kept import kept
 from sluice_tools.measure import answer_page, table
+from sluice_tools.measure.paired import compare, compare_ratios
 from sluice_tools.measure.rows import Rows
 from sluice_tools.measure.summary import ALONE, Entry, measured_on, middle, summarize
 
 _HEAD = (
-    "next to", "load", "mode", "condition", "requests", "TPOT p50", "p99", "TTFT p50", "p99", "gap p99", "best effort",
-    "target kept",
+    "next to", "load", "mode", "condition", "rounds", "requests", "TPOT p50", "p99", "TTFT p50", "p99", "gap p99",
+    "best effort", "target kept", "by the client",
 )  # fmt: skip
 _LEGEND = (
     "TPOT: mean time between the tokens of a request; TTFT: time from the arrival of a request to its first token; "
     "gap: between two tokens. All by the client, as × of the server alone in the same round (alone: in ms). p99 of "
-    "fewer than 100 requests: the slowest (max). best effort: % of its speed alone in the same round. target kept: by "
-    "the count of Sluice. Median over the rounds [least-greatest]. †: so many requests did not end within six seconds "
-    "after their window; they count as far as they came."
+    "fewer than 100 requests: the slowest (max). best effort: % of its speed alone, with all SMs, in the same round. "
+    "target kept: share of the steps, by the count of Sluice; by the client: share of the gaps, of which a multiple is "
+    "of the gaps of the server alone. Mean over the rounds [95 % interval, Student's t of the differences by round]. "
+    "†: so many requests did not end within six seconds after their window; they count as far as they came."
 )
 
 
@@ -32,7 +36,15 @@ def _x(entry: Entry, figure: str) -> str:
     if entry.cell == ALONE:
         value = middle(entry.ms[figure])
         return "-" if value is None else f"{value:.{table.digits(value)}f} ms"
-    return table.spread(entry.x[figure], lambda value: f"{value:.2f}")
+    return _mean(entry.x[figure], compare_ratios, lambda value: f"{value:.2f}")
+
+
+def _mean(values: list, compared, form) -> str:
+    """With its interval, where there is one. compared: of measure/paired.py."""
+    if not values:
+        return "-"
+    found = compared(values)
+    return f"{form(found.mean)} [{form(found.low)}-{form(found.high)}]" if found else form(values[0])
 
 
 def _tail(entry: Entry) -> str:
@@ -42,10 +54,11 @@ def _tail(entry: Entry) -> str:
 
 
 def _percent(values: list) -> str:
-    return table.spread(values, lambda value: f"{100 * value:.3g}") + (" %" if values else "")
+    """An interval of shares may not leave them."""
+    return _mean(values, compare, lambda value: f"{100 * max(value, 0.0):.3g}") + (" %" if values else "")
 
 
-def lines(tpot: list[Entry], ttft: list[Entry], gaps: list[Entry]) -> list[tuple]:
+def lines(rows: list[dict], tpot: list[Entry], ttft: list[Entry], gaps: list[Entry]) -> list[tuple]:
     """Without the lines of best effort alone, which is 100 % by definition."""
     found = []
     for one, other, gap in zip(tpot, ttft, gaps):
@@ -58,13 +71,14 @@ def lines(tpot: list[Entry], ttft: list[Entry], gaps: list[Entry]) -> list[tuple
                 load,
                 one.mode,
                 one.cell + (f" † {one.dropped}" if one.dropped else ""),
+                str(one.repeats),
                 str(min(one.jobs)),
                 _x(one, "p50"),
                 _tail(one),
                 _x(other, "p50"),
                 _tail(other),
                 _x(gap, "p99"),
-                *(_percent(values) for values in (one.share, one.in_time)),
+                *map(_percent, (one.share, one.in_time, kept(rows, one.subject, one.mode, one.cell))),
             )
         )
     return found
@@ -72,7 +86,7 @@ def lines(tpot: list[Entry], ttft: list[Entry], gaps: list[Entry]) -> list[tuple
 
 def markdown(rows: Rows) -> str:
     found = entries(rows.rows)
-    parts = ["\n".join(measured_on(rows.rows)), _LEGEND, table.as_markdown(_HEAD, lines(*found))]
+    parts = ["\n".join(measured_on(rows.rows)), _LEGEND, table.as_markdown(_HEAD, lines(rows.rows, *found))]
     notes = dict.fromkeys(note for entry in found[0] for note in entry.notes)
     return "\n\n".join([*parts, *notes, *table.failures(rows.errors)]) + "\n"
 
@@ -96,6 +110,7 @@ def _write_page(folder: Path, rows: Rows) -> None:
             "a server that is never idle: `sluice exec --priority 1 --target 'step p99=25ms' -- vllm serve MODEL`",
         ],
         closing=table.failures(rows.errors),
+        more=[answer_page.Group("What a busy server leaves", figures(tpot))],
     )
     answer_page.write(folder / "llm.html", text)
 

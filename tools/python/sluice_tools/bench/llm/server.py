@@ -12,10 +12,13 @@ import os
 import socket
 import sys
 import threading
+from typing import TYPE_CHECKING
 
 from sluice_tools.bench.common.protocol import answer, run_program
-from sluice_tools.bench.llm.engine import Engine
 from sluice_tools.bench.programs.setting import Setting
+
+if TYPE_CHECKING:
+    from sluice_tools.bench.llm.engine import Engine
 
 _LOOK_S = 0.2
 
@@ -40,7 +43,7 @@ class _Client:
                     self._connection = None
 
 
-def _read(engine: Engine, lines) -> None:
+def _read(engine: "Engine", lines) -> None:
     for line in lines:
         request = json.loads(line)
         if "cancel" in request:
@@ -49,7 +52,7 @@ def _read(engine: Engine, lines) -> None:
             engine.add(request["name"], request["prompt"], request["new"])
 
 
-def _accept(engine: Engine, listener: socket.socket, client: _Client) -> None:
+def _accept(engine: "Engine", listener: socket.socket, client: _Client) -> None:
     while True:
         connection, _ = listener.accept()
         with connection, connection.makefile() as lines:
@@ -62,7 +65,7 @@ def _accept(engine: Engine, listener: socket.socket, client: _Client) -> None:
                 client.set(None)
 
 
-def _send(engine: Engine, client: _Client) -> None:
+def _send(engine: "Engine", client: _Client) -> None:
     try:
         while True:
             if found := engine.outputs(_LOOK_S):
@@ -93,6 +96,8 @@ def main() -> int:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--tiny", action="store_true")
     options = parser.parse_args()
+    from sluice_tools.bench.llm.engine import Engine  # another server that calls serve() needs no transformers
+
     return run_program(lambda commands: serve(commands, options.socket, Engine(Setting(options.device, options.tiny))))
 
 

@@ -1,4 +1,8 @@
-"""The server, its client and one best-effort program, and the measuring of one window with them."""
+"""The server, its client and one best-effort program, and the measuring of one window with them.
+
+MPS fixes how many SMs a process may use when it starts. So the best-effort program has a process for each width, and
+one at a time works; the others wait for a command, and have nothing on the GPU but memory.
+"""
 
 import contextlib
 import subprocess
@@ -10,8 +14,9 @@ from pathlib import Path
 
 from sluice_tools.bench.common.talker import Talker
 from sluice_tools.bench.llm import figures
-from sluice_tools.bench.llm.plan import MPS_PRIORITY, SERVER, TIME_SLICED, Condition
-from sluice_tools.measure.programs import Session, mps, session
+from sluice_tools.bench.llm.plan import MPS_PRIORITY, SERVER, TIME_SLICED, Condition, conditions
+from sluice_tools.grammar import WHOLE
+from sluice_tools.measure.programs import Session, mps, session, width_variables
 from sluice_tools.measure.sitting import CellError
 
 _OUTSTANDING = 48  # requests that are always there while the capacity is measured: twice what the engine takes
@@ -24,7 +29,7 @@ _SETTINGS = {"HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
 class Stage:
     """Made by stage(), which also ends the programs."""
 
-    def __init__(self, options, session: Session, environment, best_effort: str, folder: Path):
+    def __init__(self, options, session: Session, environment, best_effort: str, widths: list[int], folder: Path):
         self._options = options
         self._session = session
         self._name = best_effort
@@ -33,12 +38,20 @@ class Stage:
         tiny = ["--device", "cpu", "--tiny"] if self._on_cpu else []
         module = [str(options.server)] if options.server else ["-m", "sluice_tools.bench.llm.server"]
         server = [sys.executable, *module, "--socket", str(path), *tiny]
-        stepping = [sys.executable, "-m", "sluice_tools.bench.programs.program", best_effort, *tiny]
+        module = [str(options.programs)] if options.programs else ["-m", "sluice_tools.bench.programs.program"]
+        stepping = [sys.executable, *module, best_effort, *tiny]
         settings = _SETTINGS | ({"CUDA_VISIBLE_DEVICES": ""} if self._on_cpu else {})
         self._server = self._start(server, 1, settings | environment(False), SERVER)
-        self._best_effort = self._start(stepping, 0, settings | environment(True), best_effort)
-        self._best_effort.hear("imported", _READY_S)
-        self._best_effort.ask("load", "loaded", _READY_S)
+        self._best_effort = {
+            width: self._start(
+                stepping, 0, settings | environment(True) | width_variables(width), _named(best_effort, width)
+            )
+            for width in widths
+        }
+        # One after the other: they would compile the same kernels.
+        for program in self._best_effort.values():
+            program.hear("imported", _READY_S)
+            program.ask("load", "loaded", _READY_S)
         self._server.hear("ready", _READY_S)
         log = options.out / "requests.jsonl"
         client = ["-m", "sluice_tools.bench.llm.client", "--socket", str(path), "--log", str(log), *tiny[2:]]
@@ -47,8 +60,8 @@ class Stage:
         self._client.hear("ready")
         self._graphs = self._count_graphs()
         if not self._on_cpu:
-            clients = self._clients()
-            if missing := [one.name for one in (self._server, self._best_effort) if one.name not in clients]:
+            clients, programs = self._clients(), (self._server, *self._best_effort.values())
+            if missing := [one.name for one in programs if one.name not in clients]:
                 raise RuntimeError(f"{missing[0]} is not a client of its session")
         self.capacity = 0.0
         self._best_effort_alone: dict[int, list[dict]] = {}  # rows, by round
@@ -66,7 +79,7 @@ class Stage:
     def end(self) -> None:
         if hasattr(self, "_client"):
             self._client.end()
-        for program in (self._server, self._best_effort):
+        for program in (self._server, *self._best_effort.values()):
             program.ask_to_quit()
 
     def find_capacity(self) -> float:
@@ -103,9 +116,10 @@ class Stage:
     def _measure(self, condition: Condition, load: int, seed: int) -> list[dict]:
         priority, slice_ = ("1", "auto") if condition.hooked else ("0", "off")
         self._set(self._server, "--priority", priority, "--slice", slice_, "--target", condition.target)
-        self._set(self._best_effort, "--policy", condition.policy, "--slice", condition.slice_)
+        best_effort = self._best_effort[condition.width]
+        self._set(best_effort, "--policy", condition.policy, "--slice", condition.slice_)
         if condition.best_effort_runs:
-            self._best_effort.ask("run", "running", _ANSWER_S)
+            best_effort.ask("run", "running", _ANSWER_S)
         if condition.server_runs:
             done, before, after = self._serve(condition, load, seed)
         else:
@@ -119,8 +133,9 @@ class Stage:
                 self._graphs = more["graphs"]
             rows.append(figures.server_row(done, target, more))
         if condition.best_effort_runs:
-            ends = self._best_effort.ask("idle", "idle", _ANSWER_S)["ends_ns"]
-            window, looks = (done["begin_ns"], done["end_ns"]), (before.get(self._name), after.get(self._name))
+            ends = best_effort.ask("idle", "idle", _ANSWER_S)["ends_ns"]
+            window = (done["begin_ns"], done["end_ns"])
+            looks = (before.get(best_effort.name), after.get(best_effort.name))
             rows.append(figures.stepping_row(self._name, condition.policy, ends, *window, *looks))
         return rows
 
@@ -140,6 +155,11 @@ class Stage:
         return {"begin_ns": begin, "end_ns": time.monotonic_ns()}, before, self._clients()
 
 
+def _named(program: str, width: int) -> str:
+    """Of the client: those of other widths have settings of their own."""
+    return program if width == WHOLE else f"{program}#{width}"
+
+
 @contextlib.contextmanager
 def stage(options, best_effort: str, mode: str) -> Iterator[Stage]:
     """Loads the programs and finds the capacity. Raises RuntimeError."""
@@ -148,8 +168,9 @@ def stage(options, best_effort: str, mode: str) -> Iterator[Stage]:
         session(options.sluice, options.gpu) as opened,
         tempfile.TemporaryDirectory(prefix="sluice-llm-") as folder,
     ):
+        widths = sorted({WHOLE} | {one.width for one in conditions(options.conditions, mode)}, reverse=True)
         made = Stage(
-            options, opened, lambda below: variables(below and mode == MPS_PRIORITY), best_effort, Path(folder)
+            options, opened, lambda below: variables(below and mode == MPS_PRIORITY), best_effort, widths, Path(folder)
         )
         try:
             made.find_capacity()
