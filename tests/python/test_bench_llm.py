@@ -207,9 +207,15 @@ def test_a_condition_is_gates_and_a_width():
     ["", "+", "sms=", "sms=0%", "sms=101%", "sms=50", "sms=-5%", "sms=x", "sms=50%+sms=25%", "sms=50%+", "none+default",
      "none+target=p99=2x", "target=", "target=fast", "width=50%"],
 )  # fmt: skip
-def test_what_is_no_condition_is_refused(text, capsys):
-    assert code_of([*MODE, "--conditions", f"default,{text}"]) == 2
-    assert "Traceback" not in capsys.readouterr().err
+def test_what_is_no_condition_is_refused(text):
+    with pytest.raises(ValueError):
+        plan.condition_of(text)
+
+
+def test_a_condition_that_is_refused_is_one_line(capsys):
+    assert code_of([*MODE, "--conditions", "default,sms=0%"]) == 2
+    said = capsys.readouterr().err
+    assert "'sms=0%' is not a width: sms=all, or sms=1% to sms=99% of the SMs" in said and "Traceback" not in said
 
 
 def test_targets_come_behind_the_conditions():

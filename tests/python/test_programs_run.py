@@ -191,6 +191,45 @@ def test_under_mps_best_effort_has_the_lower_priority(bench, tmp_path, monkeypat
     assert len(bench.stand_ins.daemon_pids()) == 1 and gone(bench.stand_ins.daemon_pids())
 
 
+def test_each_width_has_processes_and_one_at_a_time_works(bench, tmp_path, monkeypatch):
+    monkeypatch.setenv("STAND_IN_TURNS", str(tmp_path / "turns.txt"))
+    given = "default,sms=50%,bare+sms=25%,sms=50%+target=step p99=1.2x"
+    code, said = bench("--modes", "time-sliced,MPS + priority", "--conditions", given, "--mixes", MIX + "+unet-batch")
+    assert code == 0, said.err
+    turns = [line.split() for line in (tmp_path / "turns.txt").read_text().splitlines()]
+    turns = [turn for turn in turns if turn[0] != "vit-graph"]
+    running: set = set()
+    for name, width, do in turns:
+        running = running | {(name, width)} if do == "run" else running - {(name, width)}
+        assert len({of for _, of in running}) <= 1, turns
+    # Time-sliced, there are no widths; under MPS, a process for each.
+    assert [list(dict.fromkeys(w for n, w, _ in turns if n == name)) for name in ("prefill", "unet-batch")] == [
+        ["all", "50", "25"]
+    ] * 2
+    assert len(bench.stand_ins.client_pids()) == 3 + 2 + 3 * 2
+    cells = {mode: {row["cell"] for row in rows_of(bench).rows if row["mode"] == mode} for mode in plan.MODES}
+    fixed = {"alone", "best effort alone", "bare", "default"}
+    own = "sms=50%+target=step p99=1.2x"
+    assert cells == {plan.TIME_SLICED: fixed, plan.MPS_PRIORITY: fixed | {*given.split(","), f"alone, {own}"}}
+    # A width is a setting of its processes alone, and its rows are of the same program.
+    set_ = set(bench.stand_ins.settings())
+    best = "--priority 0 --policy device:200us --slice auto --weight none"
+    assert f"prefill#50 {best}" in set_ and "prefill#25 --priority 0 --policy none --slice off --weight none" in set_
+    assert not any(line.startswith("prefill#") and "--slice off" in line for line in set_ if "#50" in line)
+    rows = [row for row in rows_of(bench).rows if row["role"] == BEST_EFFORT]
+    assert {row["client"] for row in rows} == {"prefill", "unet-batch"}
+    assert all(row["launches"] for row in rows if row["cell"] in ("default", "sms=50%", own))
+
+
+def test_the_processes_of_a_width_that_is_measured_are_not_loaded_again(bench, tmp_path, monkeypatch):
+    given = ("--modes", "MPS + priority", "--conditions")
+    assert bench(*given, "sms=50%")[0] == 0
+    before = len(bench.stand_ins.client_pids())
+    monkeypatch.setenv("STAND_IN_NOTES", str(notes := tmp_path / "notes.txt"))
+    assert bench(*given, "sms=50%,policy=none")[0] == 0
+    assert before == 3 and len(notes.read_text().splitlines()) == 2  # the critical program, and the one of all SMs
+
+
 def test_workers_measure_into_one_file(bench):
     code, said = bench("--mixes", f"{MIX},vit-graph+cupy-arrays", "--gpus", "2", "--gpu", "sim", "--window", "1.1")
     assert code == 0, said.err
@@ -282,6 +321,11 @@ def test_more_gpus_than_there_are(bench):
         (["--conditions", "slice=12"], "'slice=12' is not a condition"),
         (["--conditions", "weights=3:x"], "'weights=3:x' is not a condition"),
         (["--conditions", "announce=2"], "'announce=2' is not a condition"),
+        (["--conditions", "sms=0%"], "'sms=0%' is not a width: sms=all, or sms=1% to sms=99% of the SMs"),
+        (["--conditions", "sms=101%"], "'sms=101%' is not a width"),
+        (["--conditions", "sms=66"], "'sms=66' is not a width"),
+        (["--conditions", "sms=50%+sms=25%"], "'sms=50%+sms=25%' is not a condition"),
+        (["--conditions", "sms=50%"], "sms= needs MPS: --modes 'MPS + priority'"),
         (["--conditions", ""], "a condition has no name"),
         (["--window", "0.9"], "--window must be above 0.9: its first 0.9 s do not count"),
         (["--learn", "-1"], "--learn must be 0 or more"),

@@ -284,6 +284,12 @@ def test_a_round_has_each_process_alone_and_the_conditions():
     assert named == [ALONE, BEST_EFFORT_ALONE, "alone, close=first", "bare", "default", "slice=off", "close=first"]
     announcing = conditions.condition_of("close=first announce=1500us policy=event:1")
     assert (announcing.own, announcing.policy) == ((("--close", "first"), 1.5), "event:1")
+    both = conditions.condition_of("sms=50%+target=step p99=1.2x policy=none")
+    assert (both.width, both.policy, both.own) == (50, "none", (("--target", "step p99=1.2x"), 0.0))
+    assert conditions.condition_of("default+sms=7%").hooked and not conditions.condition_of("sms=7% bare").hooked
+    narrow = [conditions.condition_of("bare"), both, conditions.condition_of("sms=all")]
+    named = [one.name for one in conditions.cells(plan.mix_of(MIX), narrow, plan.TIME_SLICED)]
+    assert named == [ALONE, BEST_EFFORT_ALONE, "bare", "sms=all"]
     without = conditions.cells(plan.mix_of("kernels-1ms+kernels-5ms"), wanted)
     assert [condition.name for condition in without] == [BEST_EFFORT_ALONE, "bare", "default", "slice=off"]
 

@@ -13,6 +13,7 @@ from sluice_tools.bench.programs.stage import MORE_FOR_SEVERAL_S, SETTLE_S, stag
 from sluice_tools.bench.programs.workers import run_workers
 from sluice_tools.command import run_command
 from sluice_tools.errors import EXIT_FINE, CommandError, Parser, usage_error
+from sluice_tools.grammar import WHOLE
 from sluice_tools.measure.experiments import sluice_program
 from sluice_tools.measure.needs import ON_CPU, commit, driver_and_slices, gpus, need_mps, torch_version, version
 from sluice_tools.measure.rows import Cell, Rows, output_folder
@@ -30,11 +31,14 @@ examples:
   sluice bench programs --mixes pairs --conditions default,policy=event:1,announce=2ms
   sluice bench programs --mixes llama-token-busy+matrix-products --conditions default,close=first --learn 40
   sluice bench programs --mixes kernels-1ms+kernels-1ms:2 --conditions weights=1:1,weights=3:1
+  sluice bench programs --modes "MPS + priority" --mixes busy --conditions "default,sms=50%%,sms=25%%+policy=none"
   sluice bench programs --table results/programs     makes table and page anew, without a GPU
 
 Conditions take turns, a window each, in the same processes: each program alone, all of them bare (as without
 Sluice: policy none, no short slices, equal priorities), and those of --conditions: default, or words of
-  policy=P slice=S weights=A:B    of the best-effort programs
+  policy=P slice=S weights=A:B    of the best-effort programs; with spaces or + between them
+  sms=W                           the same, as sms=50%%: of the SMs; only under MPS. They have a process for each
+                                  width, of which one at a time works, and each takes GPU memory
   ranks=first                     of a best-effort program with several processes, only the first is held
   target=T close=first            of the critical program, in a process of its own: these hold from its start
   announce=2ms                    the same; it announces each request to Sluice so long before it arrives
@@ -138,6 +142,8 @@ def _options(arguments: list) -> argparse.Namespace:
     options.mixes = list(dict.fromkeys(mix for mixes in options.mixes for mix in mixes))
     wanted = dict.fromkeys([condition_of(BARE), *options.conditions])
     options.conditions = list(wanted)
+    if options.modes == [plan.TIME_SLICED] and any(one.width != WHOLE for one in wanted):
+        raise usage_error("sms= needs MPS: --modes 'MPS + priority'")
     options.uuids = []
     return options
 
@@ -158,15 +164,17 @@ def _group(options, rows: Rows, mix: plan.Mix, mode: str) -> Group:
     """One loading of the programs. Every second round goes through the conditions backwards, so that none always comes
     after the same one."""
     found = {}
-    wanted = conditions.cells(mix, options.conditions)
+    wanted = conditions.cells(mix, options.conditions, mode)
     for round_ in range(1, options.rounds + 1):
         for condition in wanted if round_ % 2 else reversed(wanted):
             found[Cell(mix.name, mode, condition.name, round_, _seconds(options, mix, condition))] = condition
 
     @contextlib.contextmanager
     def opened():
-        missing = {found[cell].own for cell in found if not rows.has(cell)}
-        with stage(options, mix, mode, [condition for condition in wanted if condition.own in missing]) as loaded:
+        missing = [found[cell] for cell in found if not rows.has(cell)]
+        owns, widths = ({getattr(one, what) for one in missing} for what in ("own", "width"))
+        needed = [one for one in wanted if one.own in owns and one.width in widths]
+        with stage(options, mix, mode, needed) as loaded:
             yield lambda cell: loaded.measure(found[cell], cell.repeat)
 
     return Group(list(found), opened)

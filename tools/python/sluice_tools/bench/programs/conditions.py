@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sluice_tools.bench.programs.plan import BUSY, Mix, Program
-from sluice_tools.grammar import parse_policy, required_target
+from sluice_tools.bench.programs.plan import BUSY, MPS_PRIORITY, Mix, Program
+from sluice_tools.grammar import WHOLE, WIDTH_FORMS, parse_policy, parse_width, required_target
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
 
 BARE, DEFAULT = "bare", "default"
@@ -13,6 +13,9 @@ POLICY = "device:200us"  # the default of sluice exec
 _CLOSES = ("law", "first")
 _RANKS = ("all", "first")
 _SLICE = re.compile(r"auto|off|[1-9][0-9]*(us|ms)")
+# Words are apart by spaces or by +; a target of steps has a space of its own.
+_WORD = re.compile(r"target=step [^\s+]+|[^\s+]+")
+_TARGETS = ("p50", "p90", "p95", "p99", "step p50", "step p90", "step p95", "step p99")
 _ANNOUNCED = re.compile(r"([1-9][0-9]*)(us|ms)")
 
 
@@ -30,7 +33,8 @@ SHARED = Own()  # the critical process of all conditions that ask for nothing of
 @dataclass(frozen=True)
 class Condition:
     """policy, slice, weights: of the best-effort programs. ranks: which processes of one such program the policy holds,
-    all or the first. own: the critical program has a process for each, which is compared with itself alone."""
+    all or the first. own: the critical program has a process for each, which is compared with itself alone. width: of
+    the best-effort programs under MPS, in percent of the SMs; they have a process for each."""
 
     name: str
     policy: str = POLICY
@@ -38,6 +42,7 @@ class Condition:
     weights: tuple[str, ...] = ()
     ranks: str = "all"
     own: Own = SHARED
+    width: int = WHOLE
     hooked: bool = True  # False: as without Sluice
 
     def settings(self, mix: Mix, program: Program, rank: int = 0) -> tuple[str, ...]:
@@ -67,15 +72,18 @@ def _bare(name: str, own: Own = SHARED) -> Condition:
 
 
 def condition_of(text: str) -> Condition:
-    """As `bare`, `default`, or settings such as 'slice=off policy=device:400us'. Raises ValueError or CommandError."""
+    """As `bare`, `default`, or settings such as 'slice=off policy=device:400us' and 'bare+sms=50%'. Raises ValueError
+    or CommandError."""
     if text == BARE:
         return _bare(BARE)
     made: dict = {}
     own = SHARED
-    words = [] if text == DEFAULT else text.split()
+    words = [] if text == DEFAULT else _WORD.findall(text)
     for word in words:
         key, _, value = word.partition("=")
-        if key == "policy" and parse_policy(value):
+        if word in (BARE, DEFAULT) and len(words) > 1:
+            made["hooked"] = made.get("hooked", True) and word != BARE
+        elif key == "policy" and parse_policy(value):
             made["policy"] = value
         elif key == "slice" and _SLICE.fullmatch(value):
             made["slice"] = value
@@ -83,7 +91,9 @@ def condition_of(text: str) -> Condition:
             made["weights"] = tuple(value.split(":"))
         elif key == "ranks" and value in _RANKS:
             made["ranks"] = value
-        elif key == "target" and required_target(value, ("p50", "p90", "p95", "p99")):
+        elif key == "sms" and "width" not in made:
+            made["width"] = _width_of(word)
+        elif key == "target" and required_target(value, _TARGETS):
             own = own._replace(options=(*own.options, "--target", value))
         elif key == "close" and value in _CLOSES:
             own = own._replace(options=(*own.options, "--close", value))
@@ -92,17 +102,25 @@ def condition_of(text: str) -> Condition:
         else:
             raise ValueError(
                 f"'{text}' is not a condition: {BARE}, {DEFAULT}, or words such as policy=device:400us, slice=off, "
-                "weights=3:1, ranks=first, target=p99=1.3x, close=first, announce=2ms"
+                "weights=3:1, ranks=first, sms=50%, target=p99=1.3x, close=first, announce=2ms"
             )
     if text != DEFAULT and not words:
         raise ValueError("a condition has no name")
     return Condition(text, own=own, **made)
 
 
-def cells(mix: Mix, wanted: list[Condition]) -> list[Condition]:
+def _width_of(word: str) -> int:
+    width = parse_width(word.removeprefix("sms="))
+    if width is None:
+        raise ValueError(f"'{word}' is not a width: {WIDTH_FORMS}")
+    return width
+
+
+def cells(mix: Mix, wanted: list[Condition], mode: str = MPS_PRIORITY) -> list[Condition]:
     """All windows of a round, in order: each process alone, as without Sluice, then what is wanted. Nobody knows before
-    when a request that is sent back to back arrives, so it is not announced."""
+    when a request that is sent back to back arrives, so it is not announced. A width needs MPS."""
     found = [_bare(BEST_EFFORT_ALONE)]
+    wanted = [condition for condition in wanted if condition.width == WHOLE or mode == MPS_PRIORITY]
     if mix.critical is None:
         return found + [condition for condition in wanted if condition.own == SHARED]
     if mix.critical.arrivals == BUSY:

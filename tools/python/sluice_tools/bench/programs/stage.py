@@ -12,7 +12,8 @@ from sluice_tools.bench.common.talker import Talker
 from sluice_tools.bench.programs import figures, starting
 from sluice_tools.bench.programs.conditions import POLICY, SHARED, Condition, Own
 from sluice_tools.bench.programs.plan import MPS_PRIORITY, Mix, Program
-from sluice_tools.measure.programs import Session, mps, session
+from sluice_tools.grammar import WHOLE
+from sluice_tools.measure.programs import Session, mps, session, width_variables
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
 
 # Of a window, what does not count: a time slice needs up to 0.5 s to become short.
@@ -40,15 +41,23 @@ class _Running:
 
 
 class Stage:
-    """All programs of a mix, loaded once, and the critical one once more for each condition that needs a process of its
-    own. Those that a window does not need are idle. Made by stage(), which also ends them."""
+    """All programs of a mix, loaded once; the critical one once more for each condition that needs a process of its
+    own, and those that make steps once more for each width. Those that a window does not need are idle. Made by
+    stage(), which also ends them."""
 
     def __init__(self, options, mix: Mix, wanted: Iterable[Condition], opened: Session, environment):
         self._options, self._mix, self._session = options, mix, opened
         self._environment = environment
-        self._last_own = SHARED
+        self._last = SHARED, WHOLE
         self._loaded = f"{os.getpid()}-{next(_loadings)}"
-        self._others = [self._start(program, program.name) for program in mix.programs if program != mix.critical]
+        others = [program for program in mix.programs if program != mix.critical]
+        self._serving = [self._start(program, program.name) for program in others if program.serves]
+        # All SMs first: best effort alone has them.
+        widths = dict.fromkeys([WHOLE, *(condition.width for condition in wanted)])
+        self._stepping = {
+            width: [self._start(program, _named(program, width), width=width) for program in mix.best_effort]
+            for width in widths
+        }
         self._critical: dict[Own, _Running] = {}
         for condition in wanted:
             if mix.critical is not None and condition.own not in self._critical:
@@ -56,10 +65,10 @@ class Stage:
                 name = f"{mix.critical.name}#{len(self._critical)}"
                 self._critical[condition.own] = self._start(mix.critical, name, condition.own)
 
-    def _start(self, program: Program, name: str, own: Own = SHARED) -> _Running:
+    def _start(self, program: Program, name: str, own: Own = SHARED, width: int = WHOLE) -> _Running:
         command, priority = starting.command(self._options, program, own.announce_ms), self._mix.priority(program)
         environment = starting.environment(self._options, program, self._options.uuids)
-        environment |= self._environment(priority == 0)
+        environment |= self._environment(priority == 0) | width_variables(width)
         options = ("--name", name, *own.options)
         talker = self._session.start(command, priority, POLICY, environment, Talker, options)
         assert isinstance(talker, Talker)
@@ -68,12 +77,13 @@ class Stage:
 
     @property
     def _all(self) -> list[_Running]:
-        return [*self._critical.values(), *self._others]
+        return [*self._critical.values(), *self._serving, *itertools.chain(*self._stepping.values())]
 
     def load(self, conditions: list[Condition]) -> None:
-        """One critical process after the other: they would compile the same kernels at the same time. Then those of
+        """One process of a program after the other: they would compile the same kernels at the same time. Then those of
         `conditions` run for --learn seconds: what Sluice learns in jobs it has then."""
-        starting.load([running.talker for running in self._others])
+        for others in ([*self._serving, *self._stepping[WHOLE]], *list(self._stepping.values())[1:]):
+            starting.load([running.talker for running in others])
         for running in self._critical.values():
             starting.load([running.talker])
         for running in self._all:
@@ -101,14 +111,19 @@ class Stage:
     def measure(self, condition: Condition, round_: int) -> list:
         """The rows of a window; of one for each program where they run one by one."""
         if condition.name == BEST_EFFORT_ALONE:
-            alone = [[running] for running in self._others if not running.program.serves]
+            alone = [[running] for running in self._stepping[condition.width]]
         else:
             alone = [self._team(condition)]
         return [row for team in alone for row in self._window(condition, team, self._options.window, round_)]
 
     def _team(self, condition: Condition) -> list[_Running]:
         critical = [self._critical[condition.own]] if self._critical else []
-        return critical if condition.name.startswith(ALONE) else critical + self._others
+        return critical if condition.name.startswith(ALONE) else critical + self._others(condition.width)
+
+    def _others(self, width: int) -> list[_Running]:
+        """In the order of the mix."""
+        found = [*self._serving, *self._stepping[width]]
+        return sorted(found, key=lambda running: self._mix.programs.index(running.program))
 
     @staticmethod
     def _more_s(team: list[_Running]) -> float:
@@ -116,9 +131,9 @@ class Stage:
 
     def _window(self, condition: Condition, team: list[_Running], seconds: float, round_: int = 0) -> list:
         self._apply(condition)
-        if condition.own != self._last_own:
+        if (condition.own, condition.width) != self._last:
             time.sleep(_FORGET_S)
-            self._last_own = condition.own
+            self._last = condition.own, condition.width
         # The same arrivals in all windows of a round.
         for place, one in enumerate(team):
             starting.run(one.talker, one.program, self._options.gpu == "sim", seed=100 * round_ + place)
@@ -136,6 +151,8 @@ class Stage:
         for running in self._all:
             if running.program == self._mix.critical and running is not self._critical[condition.own]:
                 wanted = [("--priority", "0") for _ in running.pids]  # idle in this window: above nobody
+            elif not running.program.serves and running not in self._stepping[condition.width]:
+                continue  # idle, and below everybody anyway
             else:
                 wanted = [condition.settings(self._mix, running.program, rank) for rank in range(len(running.pids))]
             before = running.settings or [()] * len(running.pids)
@@ -167,6 +184,11 @@ class Stage:
         else:
             row = figures.serving_row(seen, one.answer, begin, end, one.program == self._mix.critical)
         return row | {"loaded": self._loaded}
+
+
+def _named(program: Program, width: int) -> str:
+    """Of the client: those of other widths have settings of their own."""
+    return program.name if width == WHOLE else f"{program.name}#{width}"
 
 
 @contextlib.contextmanager
