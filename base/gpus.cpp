@@ -35,6 +35,8 @@ Gpus parse_gpus(const std::string& json) {
     for (const auto& device : answer.at("devices")) {
       gpus.names.push_back(device.at("name").get<std::string>());
       gpus.archs.push_back(device.value("arch", ""));
+      const int sms = device.value("sms", 0);
+      gpus.least_sms = gpus.least_sms == 0 ? sms : std::min(gpus.least_sms, sms);
       gpus.most_memory = std::max(gpus.most_memory, device.value("memory_bytes", std::uint64_t{0}));
     }
     if (gpus.names.empty()) throw RunError("sluice gpus lists no device");

@@ -341,6 +341,17 @@ BoardMapping::Adoption BoardMapping::adopt_or_create(std::string_view session) {
   throw BoardError("/dev/shm/" + name + " keeps changing; try again");
 }
 
+bool has_controller(std::string_view session) noexcept {
+  const base::Fd file(
+      ::open(("/dev/shm/" + board_name(session)).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = kControllerByte;
+  lock.l_len = 1;
+  return file && fcntl(file.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
 BoardMapping::Name BoardMapping::name() const noexcept {
   struct stat named {};
   std::array<char, 64> path{};  // of the watcher, which allocates nothing

@@ -88,6 +88,10 @@ class BoardMapping {
   std::unique_ptr<Mapped> mapped_;
 };
 
+/// Whether a controller has the session's board, also a stopped one. False for the session `node`,
+/// and if the board's name was removed. Takes no lock.
+[[nodiscard]] bool has_controller(std::string_view session) noexcept;
+
 struct BoardMapping::Adoption {
   BoardMapping mapping;
   bool adopted = false;  ///< False: the board is new.

@@ -16,7 +16,6 @@
 #include "runner/experiment_reader.hpp"
 #include "runner/job_log.hpp"
 #include "runner/run/models_pid.hpp"
-#include "runner/run/mps.hpp"
 #include "runner/run/output_folders.hpp"
 #include "runner/run/results.hpp"
 #include "runner/run/run_options.hpp"
@@ -216,7 +215,7 @@ int run(int argc, char** argv) {
                            ": /mps: MPS needs a real GPU, and there is none here (" +
                            gpus.why_simulated + "); remove the key or set it to false");
   }
-  const std::string mps_control = experiment.mps ? find_mps_control() : "";
+  const std::string mps_control = experiment.mps ? base::find_mps_control() : "";
   if (remove_former_run(experiment)) {
     print("replacing the results of an earlier run in " + run_folder(experiment) + "\n");
   }
@@ -234,7 +233,7 @@ int run(int argc, char** argv) {
                      nullptr};
   int exit_code = base::kExitFailed;
   try {
-    std::optional<MpsDaemon> mps;
+    std::optional<base::MpsDaemon> mps;
     if (experiment.mps) mps.emplace(mps_control, fs::path(run_folder(experiment)) / "mps");
     context.mps = mps ? &*mps : nullptr;
     exit_code = execute(context);

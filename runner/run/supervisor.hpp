@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "base/install.hpp"
+#include "base/mps_daemon.hpp"
 #include "base/signal_fd.hpp"
 #include "runner/experiment.hpp"
-#include "runner/run/mps.hpp"
 #include "runner/run/places.hpp"
 #include "runner/run/worker_process.hpp"
 
@@ -17,12 +17,12 @@ struct RunContext {
   const Experiment& experiment;
   const base::Gpus& gpus;
   std::string session;
-  std::string resolved_file;       ///< The experiment as the workers read it.
-  std::string store;               ///< Folder of the model store.
-  bool digest = false;             ///< Whether PyTorch models write hashes of their outputs.
-  std::string trace;               ///< Folder for traces; empty for none.
-  std::string pid_file;            ///< Where else models_pid.json is written; empty for nowhere.
-  const MpsDaemon* mps = nullptr;  ///< Null: time-sliced.
+  std::string resolved_file;  ///< The experiment as the workers read it.
+  std::string store;          ///< Folder of the model store.
+  bool digest = false;        ///< Whether PyTorch models write hashes of their outputs.
+  std::string trace;          ///< Folder for traces; empty for none.
+  std::string pid_file;       ///< Where else models_pid.json is written; empty for nowhere.
+  const base::MpsDaemon* mps = nullptr;  ///< Null: time-sliced.
 };
 
 /// Starts the workers of an experiment, releases them together, and watches them. The destructor

@@ -9,11 +9,11 @@
 
 #include "base/command_line.hpp"
 #include "base/container.hpp"
+#include "base/daemon.hpp"
 #include "base/node_service.hpp"
 #include "shm/messages.hpp"
 #include "shm/no_controller.hpp"
 #include "shm/session.hpp"
-#include "tools/exec/daemon.hpp"
 
 namespace sluice::tools {
 namespace {
@@ -56,7 +56,7 @@ bool nobody_listens(int error) { return error == ENOENT || error == ECONNREFUSED
 /// A controller that ends hangs up, and nobody listens a moment later.
 bool may_be_ending(int error) { return error == EPIPE || error == ECONNRESET; }
 
-std::string complaint_of(const Daemon& daemon) {
+std::string complaint_of(const base::Daemon& daemon) {
   const std::string words = base::printed_error("sluice controller", daemon.last_words());
   if (!words.empty()) return words;
   rlimit files{};
@@ -70,9 +70,15 @@ std::string complaint_of(const Daemon& daemon) {
 /// base::RunError. `started` becomes whether it is this controller that answers.
 LeaseResult start_and_take_lease(const base::Install& install, const std::string& session,
                                  const std::string& log_level, bool log_to_stderr, bool& started) {
-  Daemon daemon({install.subcommand("controller"), "--session", session, "--exit-when-idle",
-                 "--log-level", log_level},
-                log_to_stderr);
+  base::DaemonOptions options;
+  options.args = {install.subcommand("controller"),
+                  "--session",
+                  session,
+                  "--exit-when-idle",
+                  "--log-level",
+                  log_level};
+  options.log_to_stderr = log_to_stderr;
+  const base::Daemon daemon(options);
   Clock::time_point deadline = Clock::now() + kStartLimit;
   bool ended = false;
   for (;;) {

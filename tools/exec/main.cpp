@@ -31,7 +31,9 @@
 #include "tools/exec/controller.hpp"
 #include "tools/exec/environment.hpp"
 #include "tools/exec/hand_over.hpp"
+#include "tools/exec/mps.hpp"
 #include "tools/exec/program_file.hpp"
+#include "tools/exec/width.hpp"
 
 namespace sluice::tools {
 namespace {
@@ -53,6 +55,8 @@ struct Options {
   std::string log_level = "warn";
   std::string trace;  ///< Folder; empty for none.
   bool intercept = true;
+  bool mps = false;
+  std::string sms;  ///< Empty: auto.
   std::vector<std::string> program;
 };
 
@@ -107,6 +111,16 @@ void add_options(CLI::App& app, Options& options) {
       ->envname("SLUICE_WEIGHT")
       ->type_name("N")
       ->check(shm::check_weight);
+  app.add_flag("--mps", options.mps,
+               "Run under the MPS daemon of the session, which the first such program starts: a "
+               "fatal fault of one program ends the kernels of all (docs/guide/space.md)")
+      ->envname("SLUICE_MPS");
+  app.add_option(
+         "--sms", options.sms,
+         std::string("The part of the SMs that best effort may use under --mps: ") + kWidthForms)
+      ->envname("SLUICE_SMS")
+      ->type_name("WIDTH")
+      ->check(check_width);
   app.add_option("--name", options.name,
                  "Its name in status, top, set and the metrics (default: the name of the script "
                  "or the program)")
@@ -149,6 +163,7 @@ void add_options(CLI::App& app, Options& options) {
       "  sluice exec --priority 1 --name api --session b -- ./server --port 80\n"
       "  sluice exec --priority 1 --target p99=50ms -- ./server\n"
       "  sluice exec --priority 0 --memory 20GiB -- python train.py\n"
+      "  sluice exec --priority 0 --mps --sms 50% -- python train.py\n"
       "  sluice exec --priority 0 --label team=vision --label job=4711 -- python train.py\n"
       "  sluice exec --priority 0 --trace seen -- python train.py\n"
       "  sluice exec --priority 0 --gpu sim -- sluice-example-spin\n\n"
@@ -199,6 +214,9 @@ std::optional<int> parse_command_line(int argc, char** argv, Options& options) {
   }
   if (options.intercept && !options.priority) {
     throw base::UsageError("--priority is required (0-255, 0 is best effort)");
+  }
+  if (!options.sms.empty() && !options.mps) {
+    throw base::UsageError("--sms is a width under MPS: it needs --mps");
   }
   if (const std::string fault = shm::check_labels(all_of(options.labels)); !fault.empty()) {
     throw base::UsageError("--label: " + fault);
@@ -284,6 +302,18 @@ void prepare_interception(const Options& options, const base::Install& install,
   if (!options.labels.empty()) setenv("SLUICE_LABEL", all_of(options.labels).c_str(), 1);
 }
 
+MpsOptions mps_options(const Options& options) {
+  return {options.session, options.gpu, options.sms, options.priority};
+}
+
+/// Before LD_PRELOAD is set: the daemon needs no interposer.
+void prepare_mps(const Options& options, const MpsPlan& plan, const base::Install& install) {
+  for (const std::string& line : use_mps(mps_options(options), plan, install)) warn(options, line);
+  if (options.priority.value_or(0) > 0 && !options.sms.empty()) {
+    warn(options, "--sms has no effect above priority 0: such a program may use all SMs");
+  }
+}
+
 int exec(int argc, char** argv) {
   // The program gets the signals as we got them; base::start_child() may need another SIGCHLD.
   struct sigaction child_signal {};
@@ -295,11 +325,13 @@ int exec(int argc, char** argv) {
   // This process may run in a shell that runs under `sluice exec`.
   remove_interposer(install);
   check_memory_fits(options, install);
+  const MpsPlan mps = options.mps ? plan_mps(mps_options(options), install) : MpsPlan{};
   if (options.gpu == "sim") use_simulated_gpu(install);
   if (options.gpu == "real") use_real_gpu(install);
   // Also without interception: each session has its own simulated GPU.
   setenv("SLUICE_SESSION", options.session.c_str(), 1);
   if (!options.trace.empty()) setenv("SLUICE_TRACE", make_folder(options.trace).c_str(), 1);
+  if (options.mps) prepare_mps(options, mps, install);
   if (options.intercept) prepare_interception(options, install, program);
   std::vector<char*> args;
   for (std::string& arg : options.program) args.push_back(arg.data());

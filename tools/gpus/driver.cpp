@@ -46,6 +46,12 @@ GpuDevice describe_device(const base::CudaLibrary& driver, int index) {
                                        CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, device);
   std::size_t memory = 0;
   call<decltype(cuDeviceTotalMem)>(driver, "cuDeviceTotalMem_v2", &memory, device);
+  int sms = 0;
+  call<decltype(cuDeviceGetAttribute)>(driver, "cuDeviceGetAttribute", &sms,
+                                       CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+  int mps = 0;  // older drivers do not know the question
+  static_cast<void>(driver.get<decltype(cuDeviceGetAttribute)>("cuDeviceGetAttribute")(
+      &mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device));
   CUuuid uuid{};
   call<decltype(cuDeviceGetUuid)>(driver, "cuDeviceGetUuid_v2", &uuid, device);
   std::array<std::uint8_t, 16> bytes{};
@@ -55,7 +61,9 @@ GpuDevice describe_device(const base::CudaLibrary& driver, int index) {
           base::format_uuid(bytes),
           "sm_" + std::to_string(major) + std::to_string(minor),
           name_of_mode(mode),
-          memory};
+          memory,
+          sms,
+          mps != 0};
 }
 
 bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {

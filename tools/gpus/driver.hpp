@@ -13,6 +13,8 @@ struct GpuDevice {
   std::string arch;          ///< The architecture for which code is compiled, "sm_90".
   std::string compute_mode;  ///< "default": several processes may use it.
   std::size_t memory_bytes = 0;
+  int sms = 0;       ///< Under MPS, those that this process may use.
+  bool mps = false;  ///< This process is a client of an MPS daemon.
 };
 
 struct GpuInventory {

@@ -58,7 +58,9 @@ void print_json(const Answer& answer) {
                                {"uuid", device.uuid},
                                {"arch", device.arch},
                                {"compute_mode", device.compute_mode},
-                               {"memory_bytes", device.memory_bytes}});
+                               {"memory_bytes", device.memory_bytes},
+                               {"sms", device.sms},
+                               {"mps", device.mps}});
   }
   // The path of a library may have any bytes.
   std::cout << base::json_text(json, 2) << '\n';

@@ -1,10 +1,11 @@
 #pragma once
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
-namespace sluice::runner {
+namespace sluice::base {
 
 /// A private NVIDIA MPS daemon: its clients run on the GPU at the same time instead of in turns. It
 /// has its own pipes, so it does not meet another MPS daemon of the machine. It ends with this
@@ -12,7 +13,7 @@ namespace sluice::runner {
 class MpsDaemon {
  public:
   /// Starts the daemon with its logs in `log_folder`, and waits until it accepts clients. `program`
-  /// is the path of nvidia-cuda-mps-control. Throws base::RunError with the daemon's last line.
+  /// is the path of nvidia-cuda-mps-control. Throws RunError with the daemon's last line.
   MpsDaemon(const std::string& program, const std::string& log_folder);
   /// Ends the daemon and its server within 10 s. The clients should have ended before.
   ~MpsDaemon();
@@ -23,8 +24,6 @@ class MpsDaemon {
   [[nodiscard]] std::vector<std::string> environment(bool below_normal) const;
 
  private:
-  /// The variables that the daemon and its clients share.
-  [[nodiscard]] std::vector<std::string> places() const;
   void wait_until_ready();
   void stop() noexcept;
 
@@ -33,7 +32,21 @@ class MpsDaemon {
   pid_t pid_ = -1;
 };
 
-/// The path of nvidia-cuda-mps-control. Throws base::UsageError if it is not in PATH.
+/// The path of nvidia-cuda-mps-control. Throws UsageError if it is not in PATH.
 [[nodiscard]] std::string find_mps_control();
 
-}  // namespace sluice::runner
+/// Whether the process is an MPS daemon, of any user. False if that is not visible.
+[[nodiscard]] bool is_mps_daemon(pid_t pid);
+
+/// The variables that a daemon and its clients share.
+[[nodiscard]] std::vector<std::string> mps_places(const std::string& pipes,
+                                                  const std::string& logs);
+
+/// Whether the daemon with this pipe folder has begun to accept clients.
+[[nodiscard]] bool accepts_mps_clients(const std::string& pipes);
+
+/// Waits at most 10 s for that. Throws RunError with the last line of the daemon if it ends before.
+void wait_for_mps(const std::string& pipes, const std::function<bool()>& ended,
+                  const std::function<std::string()>& last_line);
+
+}  // namespace sluice::base

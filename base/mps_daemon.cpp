@@ -1,4 +1,4 @@
-#include "runner/run/mps.hpp"
+#include "base/mps_daemon.hpp"
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -17,9 +17,10 @@
 
 #include "base/child.hpp"
 #include "base/error.hpp"
-#include "shm/session.hpp"
+#include "base/processes.hpp"
+#include "base/session.hpp"
 
-namespace sluice::runner {
+namespace sluice::base {
 namespace {
 
 namespace fs = std::filesystem;
@@ -43,12 +44,13 @@ bool eventually(Condition condition) {
 /// Removes the pipes that killed runs have left.
 void remove_stale_pipes() {
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(base::runtime_dir(), ignored)) {
+  for (const auto& entry : fs::directory_iterator(runtime_dir(), ignored)) {
     const std::string name = entry.path().filename();
     if (name.rfind(kFolder, 0) != 0) continue;
     const char* digits = name.data() + std::strlen(kFolder);
+    const char* end = name.data() + name.size();
     pid_t owner = 0;
-    std::from_chars(digits, name.data() + name.size(), owner);
+    if (std::from_chars(digits, end, owner).ptr != end) continue;  // of a session with such a name
     if (owner > 0 && ::kill(owner, 0) != 0 && errno == ESRCH) {
       fs::remove_all(entry.path(), ignored);
     }
@@ -85,31 +87,58 @@ std::string find_mps_control() {
     const fs::path program = fs::path(folder) / kProgram;
     if (access(program.c_str(), X_OK) == 0) return program;
   }
-  throw base::UsageError(std::string("MPS is not available: ") + kProgram +
-                         ", a part of the NVIDIA driver, is not in PATH");
+  throw UsageError(std::string("MPS is not available: ") + kProgram +
+                   ", a part of the NVIDIA driver, is not in PATH");
+}
+
+bool is_mps_daemon(pid_t pid) {
+  // The kernel cuts names of processes at 15 characters.
+  static const std::string name = std::string(kProgram).substr(0, 15);
+  return short_name(pid) == name &&
+         read_proc(pid, "cmdline", 4096).find(kProgram) != std::string::npos;
+}
+
+std::vector<std::string> mps_places(const std::string& pipes, const std::string& logs) {
+  return {"CUDA_MPS_PIPE_DIRECTORY=" + pipes, "CUDA_MPS_LOG_DIRECTORY=" + logs};
+}
+
+bool accepts_mps_clients(const std::string& pipes) { return fs::exists(pipes + "/control"); }
+
+void wait_for_mps(const std::string& pipes, const std::function<bool()>& ended,
+                  const std::function<std::string()>& last_line) {
+  bool over = false;
+  const bool ready = eventually([&] {
+    over = ended();
+    return over || accepts_mps_clients(pipes);
+  });
+  if (ready && !over) return;
+  const std::string said = last_line();
+  throw RunError(std::string("the MPS daemon ") +
+                 (over ? "ended at once" : "does not accept clients after 10 s") +
+                 (said.empty() ? "" : ": " + said));
 }
 
 MpsDaemon::MpsDaemon(const std::string& program, const std::string& log_folder)
-    : pipes_(base::runtime_dir() + "/" + kFolder + std::to_string(getpid())),
+    : pipes_(runtime_dir() + "/" + kFolder + std::to_string(getpid())),
       log_folder_(fs::absolute(log_folder)) {
   {
-    const base::Fd lock = base::lock_runtime_dir();
+    const Fd lock = lock_runtime_dir();
     remove_stale_pipes();
     fs::create_directory(pipes_);
   }
   fs::create_directories(log_folder_);
-  const base::Fd output(
+  const Fd output(
       open((log_folder_ + "/control.out").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (output.get() < 0) throw base::RunError(log_folder_ + "/control.out: " + std::strerror(errno));
-  base::ChildOptions options;
+  if (output.get() < 0) throw RunError(log_folder_ + "/control.out: " + std::strerror(errno));
+  ChildOptions options;
   options.args = {program, "-f"};
-  options.environment = places();
+  options.environment = mps_places(pipes_, log_folder_);
   options.stdout_fd = output.get();
   options.stderr_fd = output.get();
   // SIGTERM also ends the server of the daemon. SIGKILL does not always.
   options.signal_when_we_die = SIGTERM;
   options.own_group = true;
-  pid_ = base::start_child(options);
+  pid_ = start_child(options);
   try {
     wait_until_ready();
   } catch (...) {
@@ -121,17 +150,11 @@ MpsDaemon::MpsDaemon(const std::string& program, const std::string& log_folder)
 MpsDaemon::~MpsDaemon() { stop(); }
 
 void MpsDaemon::wait_until_ready() {
-  bool ended = false;
-  const bool ready = eventually([&] {
-    ended = waitpid(pid_, nullptr, WNOHANG) != 0;
-    return ended || fs::exists(pipes_ + "/control");
-  });
-  if (ended) pid_ = -1;
-  if (ready && !ended) return;
-  const std::string said = last_line(log_folder_ + "/control.out");
-  throw base::RunError(std::string("the MPS daemon ") +
-                       (ended ? "ended at once" : "does not accept clients after 10 s") +
-                       (said.empty() ? "" : ": " + said));
+  const auto ended = [this] {
+    if (pid_ > 0 && waitpid(pid_, nullptr, WNOHANG) != 0) pid_ = -1;
+    return pid_ < 0;
+  };
+  wait_for_mps(pipes_, ended, [this] { return last_line(log_folder_ + "/control.out"); });
 }
 
 void MpsDaemon::stop() noexcept {
@@ -146,11 +169,11 @@ void MpsDaemon::stop() noexcept {
   }
   std::error_code ignored;
   fs::remove_all(pipes_, ignored);
-  base::remove_runtime_dir_if_empty();
+  remove_runtime_dir_if_empty();
 }
 
 std::vector<std::string> MpsDaemon::environment(bool below_normal) const {
-  std::vector<std::string> variables = places();
+  std::vector<std::string> variables = mps_places(pipes_, log_folder_);
   variables.push_back(std::string("CUDA_MPS_CLIENT_PRIORITY=") + (below_normal ? "1" : "0"));
   if (const std::string devices = visible_devices_of_clients(); !devices.empty()) {
     variables.push_back("CUDA_VISIBLE_DEVICES=" + devices);
@@ -158,8 +181,4 @@ std::vector<std::string> MpsDaemon::environment(bool below_normal) const {
   return variables;
 }
 
-std::vector<std::string> MpsDaemon::places() const {
-  return {"CUDA_MPS_PIPE_DIRECTORY=" + pipes_, "CUDA_MPS_LOG_DIRECTORY=" + log_folder_};
-}
-
-}  // namespace sluice::runner
+}  // namespace sluice::base

@@ -1,4 +1,4 @@
-#include "tools/exec/daemon.hpp"
+#include "base/daemon.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,16 +12,18 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <string_view>
 
-#include "base/command_line.hpp"
+#include "base/error.hpp"
 
-namespace sluice::tools {
+namespace sluice::base {
 namespace {
 
 /// Runs in the daemon between fork and exec, so it makes only async-signal-safe calls. Closes all
 /// inherited descriptors: if the daemon kept a pipe of the user's shell open, `sluice exec ... |
 /// cat` would not end.
-[[noreturn]] void become_daemon(char* const* argv, int log, int report) {
+[[noreturn]] void become_daemon(char* const* argv, char* const* envp, int log, int report,
+                                bool out_too) {
   setsid();
   signal(SIGHUP, SIG_DFL);
   signal(SIGINT, SIG_DFL);
@@ -31,26 +33,26 @@ namespace {
   if (chdir("/") != 0) _exit(1);
   const int null = open("/dev/null", O_RDWR);
   dup2(null, STDIN_FILENO);
-  dup2(null, STDOUT_FILENO);
+  dup2(out_too ? log : null, STDOUT_FILENO);
   if (log >= 0) dup2(log, STDERR_FILENO);
   // Descriptors 0, 1 and 2 stay open: dup2 cleared their flag. All others close at exec. The end of
   // `report` tells the parent that exec succeeded.
   syscall(SYS_close_range, 3U, ~0U, 4U /* CLOSE_RANGE_CLOEXEC */);
-  execv(argv[0], argv);
+  execve(argv[0], argv, envp);
   const int error = errno;
   const ssize_t ignored = write(report, &error, sizeof(error));
   _exit(ignored == sizeof(error) ? 1 : 2);
 }
 
 /// Forks twice and returns the grandchild's pid, which init will reap; a negative errno on failure.
-pid_t spawn_detached(char* const* argv, int log, int report) {
+pid_t spawn_detached(char* const* argv, char* const* envp, int log, int report, bool out_too) {
   std::array<int, 2> pid_pipe{};
   if (pipe2(pid_pipe.data(), O_CLOEXEC) != 0) return -errno;
   const pid_t child = fork();
   const int error = errno;
   if (child == 0) {
     pid_t daemon = fork();
-    if (daemon == 0) become_daemon(argv, log, report);
+    if (daemon == 0) become_daemon(argv, envp, log, report, out_too);
     if (daemon < 0) daemon = -errno;
     const ssize_t written = write(pid_pipe[1], &daemon, sizeof(daemon));
     _exit(written == sizeof(daemon) ? 0 : 1);
@@ -63,19 +65,44 @@ pid_t spawn_detached(char* const* argv, int log, int report) {
   return daemon;
 }
 
+std::vector<char*> pointers(std::vector<std::string>& strings) {
+  std::vector<char*> out;
+  for (std::string& text : strings) out.push_back(text.data());
+  out.push_back(nullptr);
+  return out;
+}
+
 }  // namespace
 
-Daemon::Daemon(std::vector<std::string> args, bool log_to_stderr) {
-  std::vector<char*> argv;
-  for (std::string& arg : args) argv.push_back(arg.data());
-  argv.push_back(nullptr);
+std::vector<std::string> environment_without(const std::vector<std::string>& prefixes) {
+  std::vector<std::string> kept;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const bool goes = std::any_of(prefixes.begin(), prefixes.end(), [&](const std::string& prefix) {
+      return text.starts_with(prefix);
+    });
+    if (!goes) kept.push_back(text);
+  }
+  return kept;
+}
+
+Daemon::Daemon(const DaemonOptions& options) {
+  std::vector<std::string> args = options.args;
+  std::vector<std::string> environment =
+      options.environment.empty() ? environment_without({"CUDA_MPS_"}) : options.environment;
+  const std::vector<char*> argv = pointers(args);
+  const std::vector<char*> envp = pointers(environment);
   std::array<int, 2> report{};
   if (pipe2(report.data(), O_CLOEXEC) != 0) {
-    throw base::RunError(std::string("cannot make a pipe: ") + std::strerror(errno));
+    throw RunError(std::string("cannot make a pipe: ") + std::strerror(errno));
   }
-  if (!log_to_stderr) log_ = memfd_create("sluice-controller-log", MFD_CLOEXEC);
+  if (options.log >= 0) {
+    log_ = fcntl(options.log, F_DUPFD_CLOEXEC, 0);
+  } else if (!options.log_to_stderr) {
+    log_ = memfd_create("sluice-daemon-log", MFD_CLOEXEC);
+  }
   if (log_ >= 0) fcntl(log_, F_SETFL, O_APPEND);
-  pid_ = spawn_detached(argv.data(), log_, report[1]);
+  pid_ = spawn_detached(argv.data(), envp.data(), log_, report[1], options.log >= 0);
   close(report[1]);
   int error = pid_ < 0 ? -pid_ : 0;
   if (pid_ > 0) {
@@ -85,9 +112,7 @@ Daemon::Daemon(std::vector<std::string> args, bool log_to_stderr) {
     if (got != sizeof(error)) error = 0;
   }
   close(report[0]);
-  if (error != 0) {
-    throw base::RunError(args[0] + " cannot be run: " + std::strerror(error));
-  }
+  if (error != 0) throw RunError(args[0] + " cannot be run: " + std::strerror(error));
 }
 
 Daemon::~Daemon() {
@@ -112,4 +137,4 @@ std::string Daemon::last_words() const {
   return words.substr(words.rfind('\n') + 1);
 }
 
-}  // namespace sluice::tools
+}  // namespace sluice::base

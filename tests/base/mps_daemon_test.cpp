@@ -1,5 +1,5 @@
-// The private MPS daemon of a run, with a shell script in place of NVIDIA's program.
-#include "runner/run/mps.hpp"
+// A private MPS daemon, with a shell script in place of NVIDIA's program.
+#include "base/mps_daemon.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -10,11 +10,11 @@
 #include <fstream>
 
 #include "base/error.hpp"
-#include "shm/session.hpp"
+#include "base/session.hpp"
 #include "tests/support/forked_child.hpp"
 #include "tests/support/temp_folder.hpp"
 
-namespace sluice::runner {
+namespace sluice::base {
 namespace {
 
 namespace fs = std::filesystem;
@@ -38,7 +38,7 @@ class Mps : public testing::Test {
   std::string called() { return read_file(folder_.file("called")); }
   /// Whether the pipes of a run exist.
   static bool has_pipes(pid_t run) {
-    return fs::exists(base::runtime_dir() + "/mps-" + std::to_string(run));
+    return fs::exists(runtime_dir() + "/mps-" + std::to_string(run));
   }
 
   TempFolder folder_;
@@ -51,7 +51,7 @@ TEST_F(Mps, StartsInTheForegroundAndEndsWithTheObject) {
     EXPECT_EQ(called(), "-f " + logs + "\n");
     const auto normal = mps.environment(false);
     const auto below = mps.environment(true);
-    EXPECT_EQ(normal[0].rfind("CUDA_MPS_PIPE_DIRECTORY=" + base::runtime_dir(), 0), 0U);
+    EXPECT_EQ(normal[0].rfind("CUDA_MPS_PIPE_DIRECTORY=" + runtime_dir(), 0), 0U);
     EXPECT_EQ(normal[2], "CUDA_MPS_CLIENT_PRIORITY=0");
     EXPECT_EQ(below[2], "CUDA_MPS_CLIENT_PRIORITY=1");
   }
@@ -79,7 +79,7 @@ TEST_F(Mps, ADaemonThatCannotStartFailsWithItsLastLine) {
   try {
     const MpsDaemon mps(program, folder_.file("mps"));
     FAIL();
-  } catch (const base::RunError& error) {
+  } catch (const RunError& error) {
     EXPECT_STREQ(error.what(), "the MPS daemon ended at once: an MPS daemon is running already");
   }
   EXPECT_FALSE(has_pipes(getpid()));
@@ -102,11 +102,11 @@ TEST_F(Mps, ARunThatIsKilledTakesItsDaemonAlongAndTheNextOneCleansUp) {
 TEST_F(Mps, WithoutNvidiasProgramIsAUsageError) {
   const std::string before = std::getenv("PATH");
   setenv("PATH", folder_.path().c_str(), 1);
-  EXPECT_THROW(static_cast<void>(find_mps_control()), base::UsageError);
+  EXPECT_THROW(static_cast<void>(find_mps_control()), UsageError);
   const std::string program = script("exit 0\n");
   EXPECT_EQ(find_mps_control(), program);
   setenv("PATH", before.c_str(), 1);
 }
 
 }  // namespace
-}  // namespace sluice::runner
+}  // namespace sluice::base
