@@ -151,8 +151,12 @@ CUresult synchronise_context(CUcontext context, Call call) {
   if (client == nullptr) return call();
   Jobs::Synchronising synchronising(client->jobs());
   const std::uint64_t waits_since_ns = client->orders().begin_wait();
+  const std::uint64_t launches = client->launches();
   const CUresult result = call();
   client->orders().end_wait(waits_since_ns);
+  if (result == CUDA_SUCCESS && client->may_be_held() && client->launches() == launches) {
+    client->pacer().all_has_run(context);
+  }
   synchronising.returned(result, context);
   return result;
 }
@@ -175,8 +179,10 @@ CUresult hook(Of<Kind::kSync>, Real real, CUstream stream) {
   if (client == nullptr) return (*real)(stream);
   Jobs::Synchronising synchronising(client->jobs());
   const std::uint64_t waits_since_ns = client->orders().begin_wait();
+  const Pacer::Spent spent = known == nullptr ? Pacer::Spent{} : known->pacer->spent(*known);
   const CUresult result = (*real)(stream);
   client->orders().end_wait(waits_since_ns);
+  if (result == CUDA_SUCCESS && known != nullptr) known->pacer->has_run(*known, spent);
   synchronising.returned(result, known);
   return result;
 }

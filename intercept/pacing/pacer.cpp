@@ -134,10 +134,17 @@ inline std::uint32_t Pacer::count(Stream& stream, shm::Spacing spacing) noexcept
 
 /// There is one account for all streams, because what may still run when the gate closes is the sum
 /// of what each stream was given since its last wait.
+///
+/// A wait takes the GPU 2.2 us and bounds only the work of its own stream. Where many streams have
+/// short kernels, one kernel of each exceeds the spacing already. A wait in front of each launch
+/// would then bound nothing more, and take most of the GPU: a stream of short kernels has had a part
+/// of the spacing before it gets one.
 inline void Pacer::add_to_account(Stream& stream, std::uint64_t ns, std::uint64_t spacing_ns,
                                   Due& due) noexcept {
+  constexpr std::uint64_t kParts = 10;
   const std::uint64_t run_ns = run_ns_.load(std::memory_order_relaxed);
-  due.wait = due.wait || run_ns + ns > spacing_ns;
+  const bool has_part = std::max(stream.run_ns, ns) * kParts > spacing_ns;
+  due.wait = due.wait || (has_part && run_ns + ns > spacing_ns);
   stream.idle = false;
   stream.account = &run_ns_;
   if (!due.wait) {
@@ -145,6 +152,7 @@ inline void Pacer::add_to_account(Stream& stream, std::uint64_t ns, std::uint64_
     stream.run_ns += ns;
     return;
   }
+  ++stream.accounts;
   const std::uint64_t own_ns = std::exchange(stream.run_ns, ns);
   due.others_ran = run_ns_.fetch_add(ns - own_ns) != own_ns;
 }
@@ -173,14 +181,14 @@ inline void Pacer::add_to_account(Stream& stream, std::uint64_t ns, std::uint64_
   {
     const std::lock_guard lock(stream.lock);
     stream.set_policy(place.policy);
-    // A graph always gets a wait in front. It has many kernels, so it never shares a spacing with
-    // other launches, and the first wait inside may be far from its beginning.
-    const bool always = graph || held || stream.owes_wait;
+    const bool always = held || stream.owes_wait;
     if (in_time) {
       due = spend(stream, work, always, spacing.ns());
     } else {
+      // A graph has many kernels, so it never shares a spacing with other launches, and the first
+      // wait inside may be far from its beginning.
       place.number = count(stream, spacing);
-      due.wait = place.begins_group() || always;
+      due.wait = place.begins_group() || always || graph;
       place.number = 0;  // nothing is due at the end of a group
     }
   }
@@ -249,7 +257,36 @@ void Pacer::write_off_idle(const Stream& own) noexcept {
     if (&other == &own || other.pacer != this) return;
     const std::unique_lock lock(other.lock, std::try_to_lock);
     if (!lock.owns_lock()) return;  // a thread is launching into it
-    if (std::exchange(other.idle, true)) run_ns_.fetch_sub(std::exchange(other.run_ns, 0));
+    if (std::exchange(other.idle, true)) empty_account(other);
+  });
+}
+
+/// The caller holds the lock of the stream.
+void Pacer::empty_account(Stream& stream) noexcept {
+  ++stream.accounts;
+  run_ns_.fetch_sub(std::exchange(stream.run_ns, 0));
+}
+
+Pacer::Spent Pacer::spent(Stream& stream) noexcept {
+  if (!client_.may_be_held()) return {};
+  const std::lock_guard lock(stream.lock);
+  return {stream.run_ns, stream.accounts};
+}
+
+void Pacer::has_run(Stream& stream, const Spent& spent) noexcept {
+  if (spent.ns == 0) return;
+  const std::lock_guard lock(stream.lock);
+  if (stream.accounts != spent.account) return;  // a wait, or another stream, has begun a new one
+  stream.run_ns -= spent.ns;
+  run_ns_.fetch_sub(spent.ns);
+}
+
+void Pacer::all_has_run(CUcontext context) noexcept {
+  if (run_ns_.load(std::memory_order_relaxed) == 0) return;
+  streams_.for_each([&](Stream& stream) {
+    if (stream.pacer != this || stream.context != context) return;
+    const std::unique_lock lock(stream.lock, std::try_to_lock);
+    if (lock.owns_lock()) empty_account(stream);  // else a thread is launching into it
   });
 }
 
@@ -431,7 +468,7 @@ void Pacer::end(Stream& stream, bool gone) noexcept {
   memory_.arrivals().give_back(stream.arrivals.exchange(-1));
   {
     const std::lock_guard lock(stream.lock);
-    run_ns_.fetch_sub(std::exchange(stream.run_ns, 0));
+    empty_account(stream);
   }
   std::array<Stream::GroupEnd, 2> ends;
   {

@@ -65,6 +65,18 @@ class Pacer {
   void measure(Stream& stream, CUstream named, const Work& work, std::uint32_t launches,
                Place& place) noexcept;
 
+  /// What a stream was given since its last wait, as the account of a device policy has it.
+  struct Spent {
+    std::uint64_t ns = 0;
+    std::uint32_t account = 0;  ///< Stream::accounts
+  };
+  /// Bracket a call that waits for the work of the stream: what it was given before has run, so it
+  /// cannot be in front of a critical job.
+  [[nodiscard]] Spent spent(Stream& stream) noexcept;
+  void has_run(Stream& stream, const Spent& spent) noexcept;
+  /// After a call that has waited for all work of the context, if nothing was launched meanwhile.
+  void all_has_run(CUcontext context) noexcept;
+
   [[nodiscard]] bool estimates_gpu_time() const noexcept { return gpu_time_.on(); }
 
   /// The learned durations of launches.
@@ -119,6 +131,7 @@ class Pacer {
   void mark_end(Stream& stream, CUstream named) noexcept;
   void write_arrival(Stream& stream, CUstream named) noexcept;
   void write_off_idle(const Stream& own) noexcept;
+  void empty_account(Stream& stream) noexcept;
 
   ClientSlot& client_;
   GateMemory& memory_;

@@ -27,6 +27,7 @@ void Stream::restart(const Key& of, const ContextId& in, EventPool& of_context) 
   policy = {};
   launches = 0;
   // What a launch that outlasted the stream before has spent is nobody's.
+  ++accounts;
   const std::uint64_t left_ns = std::exchange(run_ns, 0);
   if (account != nullptr) account->fetch_sub(left_ns);
   owes_wait = false;

@@ -94,6 +94,7 @@ struct Stream {
   shm::Policy policy;          ///< The policy of `launches`; a new policy counts from 0.
   std::uint32_t launches = 0;  ///< In the current pair of groups.
   std::uint64_t run_ns = 0;    ///< GPU time of the launches since the last wait.
+  std::uint32_t accounts = 0;  ///< How often run_ns has begun anew.
   std::atomic<std::uint64_t>* account = nullptr;  ///< The sum that includes run_ns.
   bool owes_wait = false;                         ///< The driver refused the last wait.
   bool idle = false;           ///< Nothing was launched since Pacer::write_off_idle() looked.

@@ -1,6 +1,11 @@
 // Policy device:Tus on the recording driver: what is learned, and where the waits go.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <map>
+#include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -91,6 +96,92 @@ TEST_F(Learning, AllStreamsHaveOneAccount) {
   EXPECT_EQ(order_of_calls(), "111");
   kernel(kShort, other);
   EXPECT_EQ(order_of_calls(), "111W1");
+}
+
+// Prevents: a program with many streams has a wait in front of each kernel, though it waits for its
+// work itself. On an H200, 100 such threads had 22 % of their speed, and the critical job a p99 of
+// 18 instead of 2.5 ms.
+TEST_F(Learning, WhatTheProgramHasWaitedForHasRun) {
+  attach("device:200us");
+  outrank();
+  learn_both();
+  std::vector<CUstream> streams;
+  for (int i = 0; i < 20; ++i) streams.push_back(make_stream());
+  begin_anew();
+  ASSERT_EQ(::cuCtxSynchronize(), CUDA_SUCCESS);
+  for (CUstream stream : streams) {
+    kernel(kShort, stream);
+    kernel(kShort, stream);
+    ASSERT_EQ(::cuStreamSynchronize(stream), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(order_of_calls(), std::string(40, '1'));
+  for (int i = 0; i < 4; ++i) kernel(kShort, streams[i]);
+  EXPECT_EQ(order_of_calls(), std::string(44, '1'));
+  ASSERT_EQ(::cuStreamSynchronize(streams[0]), CUDA_SUCCESS);
+  kernel(kShort, streams[4]);
+  kernel(kShort, streams[5]);
+  EXPECT_EQ(order_of_calls(), std::string(45, '1') + "W1") << "one of the four has run";
+  ASSERT_EQ(::cuCtxSynchronize(), CUDA_SUCCESS);
+  fake::clear();
+  for (int i = 0; i < 5; ++i) kernel(kShort, streams[i]);
+  EXPECT_EQ(order_of_calls(), "1111W1");
+}
+
+// A wait that fails says nothing about the work; nor does one for what came before a wait on the
+// gate.
+TEST_F(Learning, WhatTheProgramHasWaitedForInVainMayRun) {
+  attach("device:200us");
+  outrank();
+  learn_both();
+  CUstream stream = make_stream();
+  begin_anew();
+  ASSERT_EQ(::cuCtxSynchronize(), CUDA_SUCCESS);
+  for (int i = 0; i < 4; ++i) kernel(kShort, stream);
+  fake::answer(Id::cuStreamSynchronize, CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_NE(::cuStreamSynchronize(stream), CUDA_SUCCESS);
+  fake::answer(Id::cuCtxSynchronize, CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_NE(::cuCtxSynchronize(), CUDA_SUCCESS);
+  kernel(kShort, stream);
+  EXPECT_EQ(order_of_calls(), "1111W1");
+}
+
+// What may still run when the gate closes: the spacing, and of each stream one kernel, or a fifth
+// of the spacing if its kernels are shorter. Waits take a tenth of the launches of 2 us.
+TEST_F(Learning, RandomStreamsKeepTheBoundAndPayLittleForIt) {
+  attach("device:200us");
+  outrank();
+  learn(kLong, 0.5F);
+  std::mt19937 random(7);
+  for (std::uintptr_t board = 10; board < 30; ++board) {
+    const double us = std::array{2, 7, 13, 50}[board % 4];
+    learn(board, static_cast<float>(us / 1000));
+    const std::size_t count = 1 + random() % 40;
+    std::vector<CUstream> streams;
+    std::map<CUstream, double> may_run;
+    for (std::size_t i = 0; i < count; ++i) streams.push_back(make_stream());
+    begin_anew();
+    ASSERT_EQ(::cuCtxSynchronize(), CUDA_SUCCESS);
+    const unsigned syncs = random() % 3;
+    std::size_t waits = 0;
+    constexpr std::size_t kLaunches = 2000;
+    for (std::size_t i = 0; i < kLaunches; ++i) {
+      CUstream stream = streams[random() % count];
+      if (random() % 10 < syncs) {
+        ASSERT_EQ(::cuStreamSynchronize(stream), CUDA_SUCCESS);
+        may_run[stream] = 0;
+      }
+      fake::clear();
+      kernel(board, stream);
+      const bool waited = fake::count(Id::cuStreamWaitValue64_v2) != 0;
+      waits += waited ? 1 : 0;
+      may_run[stream] = waited ? us : may_run[stream] + us;
+      double sum = 0;
+      for (const auto& [_, of] : may_run) sum += of;
+      ASSERT_LE(sum, 200 + std::max(40.0, us) * static_cast<double>(count)) << board << ' ' << i;
+    }
+    EXPECT_LE(static_cast<double>(waits), (us > 20 ? 1 : (us + 2) / 20) * kLaunches) << board;
+    for (CUstream stream : streams) ASSERT_EQ(::cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+  }
 }
 
 // Work that a stream was given long ago, in a warm-up for example, has run. Seen to fail, with a
@@ -403,6 +494,21 @@ TEST_F(Learning, AGraphWithoutWaitsIsTold) {
   fake::clear();
   ::cuGraphLaunch(graph, nullptr);
   EXPECT_EQ(fake::count(Id::cuStreamWaitValue64_v2), 1U);
+}
+
+// Prevents: a wait in front of each of many short graphs, which take half of their speed.
+TEST_F(Learning, AShortGraphSharesTheSpacing) {
+  attach("device:200us");
+  outrank();
+  learn(kLong, 0.5F);
+  const auto graph = reinterpret_cast<CUgraphExec>(0x10);
+  fake::set_elapsed(0.03F);
+  EXPECT_TRUE(eventually([&] {
+    begin_anew();
+    std::this_thread::sleep_for(1ms);
+    for (int i = 0; i < 12; ++i) ::cuGraphLaunch(graph, nullptr);
+    return fake::count(Id::cuStreamWaitValue64_v2) == 2;
+  })) << "behind the long kernel, and after six of 30 us";
 }
 
 // Samples of other threads must not break a capture in the default mode.
