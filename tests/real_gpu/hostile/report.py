@@ -18,6 +18,7 @@ def verdict(program: Program, measured: Measured) -> dict:
         "words": sorted({word for word, _ in findings if word}) or ["PASS"],
         "reasons": [reason for _, reason in findings],
         "known": program.known,
+        "slow": program.slow,
         "said": sorted(said),
         "neighbours": neighbours,
         "runs": {
@@ -68,6 +69,8 @@ def show(line: dict, seconds: float) -> str:
     below = list(line["reasons"])
     if words != "PASS" and line["known"]:
         below.append(f"known: {line['known']}")
+    if "SLOW" in line["words"] and line["slow"]:
+        below.append(f"why: {line['slow']}")
     below += [f"said: {said[:200]}" for said in line["said"][:4]]
     for mode, said in line["neighbours"].items():
         latency = re.search(r"p50 \S+ ms, p99 \S+ ms", said)
