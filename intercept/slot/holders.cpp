@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "intercept/driver/log.hpp"
 #include "shm/view.hpp"
 
@@ -77,19 +78,20 @@ void Holders::look_at(const Seat& seat, int slot, bool is_new, std::uint64_t now
   look_at_trial(seat, slot, now_ns);
   if (is_new || holder.job != job) {
     waived_ &= ~shm::bit(slot);  // the waived job has ended
-    holder = {job, other.watcher_beat_ns.load(), work_of(other), now_ns};
+    holder = {job, other.watcher_beat_ns.load(), work_of(other), base::monotonic_ns()};
     return;
   }
-  note_signs(holder, other, passed_ns_, now_ns);
+  note_signs(holder, other, passed_ns_);
   look_for_reasons(seat, slot, now_ns);
 }
 
-void Holders::note_signs(Holder& holder, const shm::Slot& of, std::uint64_t passed_ns,
-                         std::uint64_t now_ns) noexcept {
+/// This process may be stopped after it has looked at its clock. So the time of progress is read
+/// after the progress.
+void Holders::note_signs(Holder& holder, const shm::Slot& of, std::uint64_t passed_ns) noexcept {
   const std::uint64_t beat = of.watcher_beat_ns.load();
   const std::uint64_t work = work_of(of);
   const bool lives = beat != holder.beat_ns || work != holder.work;
-  if (work != holder.work) holder.progress_ns = now_ns;
+  if (work != holder.work) holder.progress_ns = base::monotonic_ns();
   holder.silent_ns = lives ? 0 : holder.silent_ns + passed_ns;
   holder.beat_ns = beat;
   holder.work = work;
@@ -102,14 +104,14 @@ void Holders::look_for_reasons(const Seat& seat, int slot, std::uint64_t now_ns)
   const shm::Slot& other = seat.board.slots[static_cast<std::size_t>(slot)];
   const std::uint64_t limit = seat.board.max_hold_ns.load();
   const std::uint64_t until = other.early_hold_until_ns.load();  // read after the job's number
-  const std::uint64_t idle_ns = now_ns - holder.progress_ns;
+  const std::uint64_t idle_ns = now_ns - std::min(now_ns, holder.progress_ns);
   const bool is_void = until != 0 && now_ns > until + kCalledOffNs;
   switch (holder.waived) {
     case Waived::kSilent:
-      if (holder.silent_ns == 0) honour(seat, slot, now_ns);
+      if (holder.silent_ns == 0) honour(seat, slot);
       return;
     case Waived::kIdle:
-      if (idle_ns == 0 && !is_void) honour(seat, slot, now_ns);
+      if (idle_ns == 0 && !is_void) honour(seat, slot);
       return;
     case Waived::kTrial:
       return;
@@ -137,10 +139,10 @@ void Holders::waive(const Seat& seat, int slot, Waived why) noexcept {
   write_waived(seat, slot, holder.job);
 }
 
-void Holders::honour(const Seat& seat, int slot, std::uint64_t now_ns) noexcept {
+void Holders::honour(const Seat& seat, int slot) noexcept {
   Holder& holder = holders_[static_cast<std::size_t>(slot)];
   holder.waived = Waived::kNo;
-  holder.progress_ns = now_ns;
+  holder.progress_ns = base::monotonic_ns();
   waived_ &= ~shm::bit(slot);
   write_waived(seat, slot, 0);
 }
@@ -172,7 +174,7 @@ void Holders::look_at_trial(const Seat& seat, int slot, std::uint64_t now_ns) no
   say_if_proven(seat, slot, was_proven);
   if (!pair.trials.runs()) tried_ &= ~shm::bit(slot);
   const bool open = holders_[static_cast<std::size_t>(slot)].waived == Waived::kTrial;
-  if (open && !pair.trials.is_open()) honour(seat, slot, now_ns);
+  if (open && !pair.trials.is_open()) honour(seat, slot);
 }
 
 void Holders::begin_trial(const Seat& seat, int slot, std::uint64_t now_ns) noexcept {

@@ -21,7 +21,8 @@ namespace sluice::intercept {
 class Holders {
  public:
   /// Marks the dead clients of the whole board. Opens this gate for living holders that do not
-  /// count, and closes it again for those that count again.
+  /// count, and closes it again for those that count again. `now_ns` may be older than what this
+  /// call finds on the board: the process may have been stopped meanwhile.
   void tick(const Seat& seat, std::uint64_t now_ns) noexcept;
 
   /// Whether a client above died within the last 0.1 s. The jobs that it announced will not begin.
@@ -52,11 +53,10 @@ class Holders {
 
   void find_dead(const Seat& seat) noexcept;
   void look_at(const Seat& seat, int slot, bool is_new, std::uint64_t now_ns) noexcept;
-  static void note_signs(Holder& holder, const shm::Slot& of, std::uint64_t passed_ns,
-                         std::uint64_t now_ns) noexcept;
+  static void note_signs(Holder& holder, const shm::Slot& of, std::uint64_t passed_ns) noexcept;
   void look_for_reasons(const Seat& seat, int slot, std::uint64_t now_ns) noexcept;
   void waive(const Seat& seat, int slot, Waived why) noexcept;
-  void honour(const Seat& seat, int slot, std::uint64_t now_ns) noexcept;
+  void honour(const Seat& seat, int slot) noexcept;
   void warn(const Seat& seat, int slot, std::uint64_t idle_ns) noexcept;
 
   void look_at_trial(const Seat& seat, int slot, std::uint64_t now_ns) noexcept;

@@ -1,6 +1,7 @@
 // Which holds of a client count, in virtual time: the rule of Holders on a board in this process.
 #include "intercept/slot/holders.hpp"
 #include "shm/view.hpp"
+#include "tests/intercept/stopped_clock.hpp"
 #include "tests/support/board_test.hpp"
 
 namespace sluice::intercept::test {
@@ -60,11 +61,21 @@ class HolderRule : public sluice::test::BoardTest {
     slot(kHolder).sync_since_ns.store(0);
     slot(kHolder).syncs.fetch_add(1);
   }
+  /// This client is stopped for so long between its look at the clock and its look at the holder,
+  /// which does something meanwhile.
+  template <class Act>
+  void stop_within_look(std::uint64_t ms, Act act) {
+    const std::uint64_t looked_ns = now_ + kTickMs * kMs;
+    now_ = looked_ns + ms * kMs;
+    slot(kHolder).watcher_beat_ns.store(now_);
+    act();
+    holders_.tick({*board_, board_.get(), slot(kTarget), kTarget, 1}, looked_ns);
+  }
   bool held() { return slot(kTarget).gate.load() == shm::bit(kHolder); }
   std::uint32_t waited_for() { return slot(kTarget).waited_for.load(); }
 
   Holders holders_;
-  std::uint64_t now_ = sluice::test::kNow;
+  std::uint64_t& now_ = g_now_ns;
   bool beats_ = true;
 };
 
@@ -99,6 +110,24 @@ TEST_F(HolderRule, ProgressKeepsAHoldForGood) {
   pass(100'000, [this] { launch(); });
   EXPECT_TRUE(held());
   EXPECT_EQ(slot(kTarget).max_hold_opened.load(), 0U);
+}
+
+// Prevents: a client that was stopped opens its gate too early, because it takes progress of after
+// its stop for progress of before it. Seen to fail when the look that found it gave its time.
+TEST_F(HolderRule, ProgressCountsFromAfterAStopOfThisClient) {
+  const std::uint64_t stop_ms = kMaxHoldMs / 2;
+  stop_within_look(stop_ms, [this] { launch(); });
+  pass(kMaxHoldMs - kTickMs);
+  EXPECT_TRUE(held());
+  pass(2 * kTickMs);
+  EXPECT_FALSE(held());
+  stop_within_look(stop_ms, [this] { launch(); });
+  pass(kMaxHoldMs - kTickMs);
+  EXPECT_TRUE(held()) << "the progress by which it counts again";
+  end_job();
+  stop_within_look(stop_ms, [this] { begin_job(); });
+  pass(kMaxHoldMs - kTickMs);
+  EXPECT_TRUE(held()) << "the begin of a job";
 }
 
 TEST_F(HolderRule, WithoutMaxHoldNothingIsWaived) {
