@@ -43,12 +43,14 @@ bool Slices::tick(std::uint64_t now_ns, std::uint64_t host_ns, std::uint64_t wai
   return due;
 }
 
+/// Under policy none a closed gate stops nothing.
 void Slices::note_use(std::uint64_t now_ns) noexcept {
   shm::Slot& words = client_.slot();
+  const bool heeds_gate = client_.policy().kind != shm::PolicyKind::kNone;
   const bool uses = use_.tick({.gpu_ns = words.gpu_ns.load(),
                                .launches = client_.launches(),
                                .has_job = shm::has_job(words),
-                               .held = client_.gate_closed()},
+                               .held = heeds_gate && client_.gate_closed()},
                               now_ns);
   if (uses) words.busy_ns.store(now_ns);
 }

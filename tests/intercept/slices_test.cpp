@@ -80,6 +80,26 @@ TEST_P(SlicesOfAClient, NothingNeedBeTriedToKnowIt) {
   EXPECT_EQ(state(), GetParam() ? SliceState::kNoGroup : SliceState::kSeveral);
 }
 
+// Prevents: a client that no gate stops counts as idle while its gate is closed, and whoever closes
+// it takes a long slice at its cost.
+TEST_P(SlicesOfAClient, AClosedGateStopsNobodyUnderPolicyNone) {
+  shm::Slot& words = (*client_)->slot();
+  for (const char* const policy : {"gate", "device:200us", "none"}) {
+    SCOPED_TRACE(policy);
+    words.requested_policy.store(shm::parse_policy(policy)->pack());
+    (*client_)->take_policy();
+    words.gate.store(2);
+    words.busy_ns.store(0);
+    words.job.store(1);  // of launches that nobody has measured
+    for (int i = 0; i < 50; ++i) {
+      words.entries[0][shm::Count::kGated].fetch_add(1);
+      now_ += 20 * kMs;
+      slices_->tick(now_, 0, 0);
+    }
+    EXPECT_EQ(words.busy_ns.load() != 0, std::string(policy) == "none");
+  }
+}
+
 /// A best-effort client with three contexts on a GPU, whose kernel module is a table here. Requests
 /// fail as a test says.
 struct Kernel {
