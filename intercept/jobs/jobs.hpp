@@ -179,10 +179,10 @@ class Jobs {
   // stalled_streams.cpp
   void look_at_stalled();
   void note_progress_time() noexcept;
-  [[nodiscard]] std::uint64_t quiet_ns(const Stream& stream) const noexcept;
-  [[nodiscard]] bool is_quiet(const Stream& stream) const noexcept;
+  [[nodiscard]] std::uint64_t quiet_ns(Stream& stream) const noexcept;
+  [[nodiscard]] bool is_quiet(Stream& stream) const noexcept;
   void outlives(Stream& stream) noexcept;
-  [[nodiscard]] bool is_stalled(const Stream& stream) const noexcept;
+  [[nodiscard]] bool is_stalled(Stream& stream) const noexcept;
   void put_aside(Stream& stream) noexcept;
   void count_again(Stream& stream) noexcept;
   [[nodiscard]] bool stays_stalled(Stream& stream) noexcept;
@@ -281,8 +281,9 @@ class Jobs {
   bool said_stalled_ = false;
   std::uint64_t ended_at_launches_ = 0;  ///< All but quiet streams were done after so many.
   std::uint64_t polled_ns_ = 0;
-  std::uint64_t asked_ns_ = 0;          ///< When poll() last queried streams.
-  std::uint64_t progress_from_ns_ = 0;  ///< No stream could make progress until then.
+  std::uint64_t asked_ns_ = 0;  ///< When poll() last queried streams.
+  std::uint64_t ran_ns_ = 0;    ///< The time in which streams could make progress.
+  bool was_open_ = false;       ///< The gate, at the last poll.
   StreamList ended_;    ///< Streams that were busy in this transparent job, or in the last one.
   int looks_left_ = 0;  ///< Times that look_back() still queries them.
   std::uint64_t launches_at_end_ = 0;

@@ -11,24 +11,24 @@
 
 namespace sluice::intercept {
 
-/// While this client is held, no stream of it makes progress. What happened while this process was
-/// stopped is not known. The caller holds the lock.
+/// While this client is held, or stopped, no stream of it makes progress. That time does not count,
+/// however often it comes. The caller holds the lock.
 void Jobs::note_progress_time() noexcept {
   constexpr std::uint64_t kStoppedNs = 500'000'000;
   const std::uint64_t now = base::monotonic_ns();
-  const bool stopped = now - std::exchange(polled_ns_, now) > kStoppedNs;
-  if (stopped || client_.gate_closed()) progress_from_ns_ = now;
+  const std::uint64_t passed = now - std::exchange(polled_ns_, now);
+  const bool open = !client_.gate_closed();
+  if (std::exchange(was_open_, open) && open && passed <= kStoppedNs) ran_ns_ += passed;
 }
 
-/// For how long the stream has made no progress. The caller holds the lock.
-std::uint64_t Jobs::quiet_ns(const Stream& stream) const noexcept {
-  const std::uint64_t now = base::monotonic_ns();
-  const std::uint64_t from =
-      std::max(stream.sampler.progress_ns(stream.given_ns), progress_from_ns_);
-  return now > from ? now - from : 0;
+/// For how long the stream could have made progress and has made none. The caller holds the lock.
+std::uint64_t Jobs::quiet_ns(Stream& stream) const noexcept {
+  const std::uint64_t progress_ns = stream.sampler.progress_ns(stream.given_ns);
+  if (std::exchange(stream.progress_ns, progress_ns) != progress_ns) stream.quiet_from_ns = ran_ns_;
+  return ran_ns_ - stream.quiet_from_ns;
 }
 
-bool Jobs::is_quiet(const Stream& stream) const noexcept {
+bool Jobs::is_quiet(Stream& stream) const noexcept {
   constexpr std::uint64_t kQuietNs = 100'000'000;
   return ends_matter() && quiet_ns(stream) >= kQuietNs;
 }
@@ -45,7 +45,7 @@ void Jobs::outlives(Stream& stream) noexcept {
 /// other work came and ended 16 times, while a sample shows that nothing of the stream ended: then
 /// the requests of the program do not wait for it.
 /// The caller holds the lock.
-bool Jobs::is_stalled(const Stream& stream) const noexcept {
+bool Jobs::is_stalled(Stream& stream) const noexcept {
   constexpr std::uint64_t kOutlivesNs = 2'000'000'000;
   constexpr std::uint64_t kOutlives = 16;
   const std::uint64_t limit = client_.seat().board.max_hold_ns.load();

@@ -79,8 +79,10 @@ struct Stream {
   std::atomic<bool> stuck{false};
 
   // Guarded by the mutex of the client's jobs, down to `after`.
-  std::uint64_t touched = 0;   ///< The process's version (process.hpp) at the last touch.
-  std::uint64_t given_ns = 0;  ///< When it was last seen to be given work.
+  std::uint64_t touched = 0;        ///< The process's version (process.hpp) at the last touch.
+  std::uint64_t given_ns = 0;       ///< When it was last seen to be given work.
+  std::uint64_t progress_ns = 0;    ///< Its last progress that was seen,
+  std::uint64_t quiet_from_ns = 0;  ///< and for how long its process had been running by then.
   std::uint64_t outlived = 0;  ///< Ends of all other work since its progress at outlives_from_ns.
   std::uint64_t outlives_from_ns = 0;
   StreamList* list = nullptr;  ///< Busy, stalled, or ended in the last job; null: none of them.
