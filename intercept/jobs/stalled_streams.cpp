@@ -14,11 +14,11 @@ namespace sluice::intercept {
 /// While this client is held, or stopped, no stream of it makes progress. That time does not count,
 /// however often it comes. The caller holds the lock.
 void Jobs::note_progress_time() noexcept {
-  constexpr std::uint64_t kStoppedNs = 500'000'000;
+  constexpr std::uint64_t kMostNs = 20'000'000;  // polls are closer, unless this process is stopped
   const std::uint64_t now = base::monotonic_ns();
   const std::uint64_t passed = now - std::exchange(polled_ns_, now);
   const bool open = !client_.gate_closed();
-  if (std::exchange(was_open_, open) && open && passed <= kStoppedNs) ran_ns_ += passed;
+  if (std::exchange(was_open_, open) && open) ran_ns_ += std::min(passed, kMostNs);
 }
 
 /// For how long the stream could have made progress and has made none. The caller holds the lock.

@@ -328,6 +328,11 @@ TEST_F(StalledStreams, TimeInWhichNothingCouldRunDoesNotCount) {
   g_now_ns += 60'000 * kMs;  // stopped, and so is its work
   pass(100);
   EXPECT_TRUE(active());
+  for (int i = 0; i < 10; ++i) {
+    g_now_ns += 200 * kMs;
+    pass(1);
+  }
+  EXPECT_TRUE(active()) << "stopped again and again";
   client_->slot().gate.store(2);
   for (int i = 0; i < 2000; ++i) {
     g_now_ns += kMs;
