@@ -58,7 +58,7 @@ class SlicesOfAClient : public testing::TestWithParam<bool> {
   }
 
   std::optional<OwnClient> client_;
-  Worker setter_{"test", [] { return Worker::Sleep{1'000'000'000, true}; }};
+  Worker& setter_ = idle_worker();
   std::optional<Slices> slices_;
   std::uint64_t now_ = 1'000'000 * kMs;
 };
@@ -175,7 +175,7 @@ class SlicesOnAGpu : public testing::Test {
   }
 
   std::optional<OwnClient> client_;
-  Worker setter_{"test", [] { return Worker::Sleep{1'000'000'000, true}; }};
+  Worker& setter_ = idle_worker();
   std::optional<Slices> slices_;
   std::uint64_t now_ = 1'000'000 * kMs;
 };
