@@ -106,6 +106,17 @@ CUresult end_context(CUcontext handle) {
   return CUDA_SUCCESS;
 }
 
+/// The kernel module may be busy with something long, or refuse.
+CUresult set_slice(CUdevice, std::uint64_t us) {
+  Random& draws = g_fibers->random;
+  Process& process = g_world->running();
+  g_fibers->sleep(g_fibers->now_ns + draws.below(draws.one_in(8) ? 100'000'000 : 300'000));
+  process.slice_ns = g_fibers->now_ns;
+  if (!g_world->peaceful() && draws.one_in(4)) return CUDA_ERROR_NOT_PERMITTED;
+  process.slice_us = static_cast<std::uint32_t>(us);
+  return CUDA_SUCCESS;
+}
+
 Driver simulated_driver() {
   Driver driver;
 #define SLUICE_CALL(name) driver.name = &intercept::Missing<decltype(&::name)>::call;
@@ -115,6 +126,7 @@ Driver simulated_driver() {
   driver.cuStreamQuery = query;
   driver.cuStreamWaitValue64_v2 = wait_value;
   driver.cuEventRecord = record;
+  driver.simgpu_set_slice = set_slice;
   driver.cuStreamSynchronize = [](CUstream stream) {
     wait_for_work(of(stream));
     return CUDA_SUCCESS;

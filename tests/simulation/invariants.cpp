@@ -171,7 +171,9 @@ void World::look() {
     const bool has_job = slot(target).job.load() % 2 == 1;
     const bool counts = info.priority != 0 && !process->changed;
     const bool wanted = process->open_jobs != 0 || (must_count && !process->explicit_jobs);
-    seen_->unprotected[at].set(counts && wanted && !has_job, now);
+    // The law, or a window, may open the gates in a job.
+    const bool may_open = process->by_law && slot(target).open_job.load() % 2 == 1;
+    seen_->unprotected[at].set(counts && wanted && !has_job && !may_open, now);
     if (seen_->unprotected[at].exceeds(kTicksNs, run_ns, now)) fault("work without a job: ");
     const std::uint64_t until_ns = slot(target).early_hold_until_ns.load();
     const bool idle = process->open_jobs == 0 && !works && process->calls == 0 && until_ns == 0 &&
@@ -259,8 +261,11 @@ void World::look_at_pair(int holder, int target) {
   const bool announced = of_holder.early_hold_until_ns.load() != 0;
   // A hold may be the reason of a long wait of the holder.
   const std::uint64_t limit = board.max_hold_ns.load();
+  // If it may have been, the next trial comes sooner.
+  constexpr std::uint64_t kSoonNs = 40 * kMs;
+  const std::uint64_t sooner = process->waited_ns != 0 ? kSoonNs : limit - 2 * kTicksNs;
   const bool waits = of_target.waited_for.load() == h + 1 || now < process->waited_ns + kTicksNs ||
-                     now + 2 * kTicksNs > waits_since(*process, false) + limit;
+                     now > waits_since(*process, false) + sooner;
   if (std::exchange(pair.waived, waived) != waived || pair.waived_ns == 0) {
     pair.waived_ns = now;
     const bool worked = now < process->seen_progress_ns + limit - 2 * kTicksNs;

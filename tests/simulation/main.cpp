@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   app.add_option("--seeds", seeds, "How many");
   app.add_option("--seconds", seconds, "Begin no seed after so long");
   app.add_option("--steps", options.steps, "Turns of a seed");
+  app.add_flag("--steady", options.steady, "Each seed has a steady time");
   app.add_flag("--trace", options.trace, "Print what happens");
   CLI11_PARSE(app, argc, argv);
   spdlog::set_level(spdlog::level::off);

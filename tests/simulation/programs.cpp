@@ -1,9 +1,11 @@
 // The programs of a seed: what they do, and what `sluice set` does to them.
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <utility>
 
 #include "intercept/client/interposer.hpp"
+#include "intercept/driver/driver.hpp"
 #include "sluice/sluice.h"
 #include "tests/simulation/world.hpp"
 #include "tests/support/change_request.hpp"
@@ -21,6 +23,7 @@ void World::start_process() {
   static constexpr std::array kPolicies{
       "gate",     "event:1",      "sync:2", "device:1",
       "device:4", "device:200us", "none",   "device:200us,ahead:2ms"};
+  static constexpr std::array kSlices{"auto", "auto", "auto", "off", "100us", "2ms", "100ms"};
   Random& draws = fibers.random;
   auto made = std::make_unique<Process>();
   Process& process = *made;
@@ -33,25 +36,28 @@ void World::start_process() {
   process.reader = process.priority == 0 && draws.one_in(6);
   process.device = draws.one_in(8) ? 1 : 0;
   process.policy = kPolicies[draws.below(kPolicies.size())];
+  process.slice = kSlices[draws.below(kSlices.size())];
+  process.long_slices = draws.one_in(8);
   process.explicit_jobs = draws.one_in(2);
   process.ran_since_ns = process.progress_ns = fibers.now_ns;
   say("process " + std::to_string(process.pid) + " starts: priority " +
-      std::to_string(process.priority) + ", " + process.policy +
+      std::to_string(process.priority) + ", " + process.policy + ", slice " + process.slice +
       (process.reader ? ", reader" : "") + (process.device != 0 ? ", device 1" : ""));
-  const bool gpu_time = draws.one_in(4);
+  process.gpu_time = draws.one_in(2);
   const bool predict = draws.one_in(2);
-  const bool by_law = draws.one_in(2);
+  process.by_law = draws.one_in(2);
   const bool weighs = draws.one_in(3);
   const std::uint64_t seed = draws.next();
   process.busy_threads = 1;
-  fibers.add(process, [this, &process, seed, gpu_time, predict, by_law, weighs] {
+  fibers.add(process, [this, &process, seed, predict, weighs] {
     // Without a step, because the environment is that of the next process, too.
     const unsigned left = std::exchange(g_steps_left, 0U);
     setenv("SLUICE_PRIORITY", std::to_string(process.priority).c_str(), 1);
     setenv("SLUICE_POLICY", process.policy, 1);
-    setenv("SLUICE_GPU_TIME", gpu_time ? "1" : "0", 1);
+    setenv("SLUICE_GPU_TIME", process.gpu_time ? "1" : "0", 1);
+    setenv("SLUICE_SLICE", process.slice, 1);
     setenv("SLUICE_PREDICT", predict ? "1" : "0", 1);
-    setenv("SLUICE_CLOSE", by_law ? "law" : "first", 1);
+    setenv("SLUICE_CLOSE", process.by_law ? "law" : "first", 1);
     setenv("SLUICE_WEIGHT", weighs ? "3" : "none", 1);
     intercept::Interposer::instance();
     g_steps_left = left;
@@ -126,7 +132,9 @@ void World::launch(Process& process, GpuStream& stream, std::uint64_t ns, GpuStr
   fibers.current->launch_turn = turn_;
   fibers.current->blocked_ns = 0;
   std::array<void*, 2> arguments{&ns, other};
-  ::cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, reinterpret_cast<CUstream>(&stream),
+  // Launches of the same kind take about the same time.
+  const auto blocks = static_cast<unsigned>(std::bit_width(ns));
+  ::cuLaunchKernel(nullptr, blocks, 1, 1, 1, 1, 1, 0, reinterpret_cast<CUstream>(&stream),
                    arguments.data(), nullptr);
   launch_returned(process, stream, fibers.now_ns - begin_ns - fibers.current->blocked_ns);
 }
@@ -140,6 +148,17 @@ void World::synchronise(Process& process, GpuStream& stream) {
   if (fibers.now_ns - since_ns > kMaxHoldNs * 8 / 10) process.waited_ns = fibers.now_ns;
   process.progress_ns = fibers.now_ns;
   if (fibers.current->attached) process.seen_progress_ns = fibers.now_ns;
+}
+
+/// The stream waits until the program sets a word.
+void World::park(Process& process, GpuStream& stream, int kernels) {
+  {
+    const Call call(stream);
+    intercept::driver().cuStreamWaitValue64_v2(  // there is no hook
+        reinterpret_cast<CUstream>(&stream), reinterpret_cast<CUdeviceptr>(&process.host_word),
+        ++process.parked, CU_STREAM_WAIT_VALUE_GEQ);
+  }
+  for (; kernels != 0; --kernels) launch(process, stream, kMs);
 }
 
 /// The next stream, or context, has the same handle.

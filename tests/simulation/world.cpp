@@ -24,7 +24,10 @@ class Users : public controller::OwnUser {
  public:
   controller::Terms terms(const controller::Peer& peer) override {
     const Process* const process = g_world->with_pid(peer.process->pid());
-    return {true, process != nullptr && process->reader ? 0 : 255, shm::kSlots};
+    controller::Terms terms;
+    if (process != nullptr && process->reader) terms.max_priority = 0;
+    if (process != nullptr && process->long_slices) terms.max_slice = shm::kMostSliceUs;
+    return terms;
   }
 };
 
@@ -158,12 +161,21 @@ void World::control() {
       beat_ns = now + shm::kHeartbeatPeriodNs;
       board.heartbeat_ns.store(now);
       controller::repair(controller_->clients, now);
+      look_outside(now);
     }
     const auto waits = [](const auto& link) {
       const bool sent = !link->requests.empty() || !link->reports.empty() || link->client_closed;
       return !link->controller_closed && sent;
     };
     if (std::none_of(links.begin(), links.end(), waits)) fibers.sleep(beat_ns, this);
+  }
+}
+
+/// As the thread of the controller does that asks NVML.
+void World::look_outside(std::uint64_t now) {
+  for (std::size_t device = 0; device < outside_.size(); ++device) {
+    const std::uint32_t word = outside_[device].pack();
+    if (board.devices[device].outside.exchange(word) != word) outside_ns_[device] = now;
   }
 }
 
@@ -208,7 +220,7 @@ void World::nature() {
   Process& victim = *living[draws.below(living.size())];
   const std::string name = "process " + std::to_string(victim.pid);
   const std::uint64_t now = fibers.now_ns;
-  switch (draws.below(12)) {
+  switch (draws.below(13)) {
     case 0:
       say(name + " is killed");
       return kill(victim);
@@ -239,6 +251,13 @@ void World::nature() {
       fibers.add(victim, [this, &victim, lower] { change(victim, lower); });
       return;
     }
+    case 7: {
+      const auto some = [&draws](std::uint64_t least) {
+        return static_cast<std::uint16_t>(draws.one_in(least) ? 1 : 0);
+      };
+      outside_[draws.one_in(8) ? 1 : 0] = {some(3), some(3)};
+      return say("programs outside come or go");
+    }
     default: {
       Fiber& late = *fibers.all[draws.below(fibers.all.size())];
       late.late_until_ns = now + draws.below(60 * kMs);
@@ -267,6 +286,7 @@ bool World::turn() {
   for_each_stream([&](const GpuStream& stream) { next = std::min(next, stream.next_ns()); });
   if (next == kNever) return false;
   fibers.now_ns = std::max(fibers.now_ns, next);
+  count_use();
   for_each_stream([&](GpuStream& stream) {
     if (stream.advance(fibers.now_ns)) fibers.wake(&stream);
   });
@@ -291,6 +311,7 @@ void World::await_programs() {
 
 std::string World::run() {
   slow_ = fibers.random.one_in(32);
+  const bool is_steady = !slow_ && (options_.steady || fibers.random.one_in(16));
   start_controller();
   for (int i = 0; i < 3; ++i) start_process();
   for (std::uint64_t i = 0; i < options_.steps && broken_.empty() && turn(); ++i) continue;
@@ -305,6 +326,7 @@ std::string World::run() {
   for (const auto& fiber : fibers.all) fiber->late_until_ns = 0;
   await_programs();
   if (broken_.empty()) check_attached();
+  if (broken_.empty() && is_steady) steady();
   // Whatever has happened to them before, now they obey.
   for (const auto& process : processes) {
     if (process->gone) continue;

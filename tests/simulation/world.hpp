@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "controller/server.hpp"
+#include "shm/outside_word.hpp"
 #include "shm/view.hpp"
 #include "tests/simulation/fibers.hpp"
 #include "tests/simulation/gpu.hpp"
@@ -15,6 +16,28 @@ namespace sluice::simulation {
 
 inline constexpr pid_t kFirstPid = 101;
 inline constexpr std::uint64_t kMaxHoldNs = 1'000'000'000;
+
+/// How much of each of the last seconds somebody has used the GPU.
+class UseBySecond {
+ public:
+  static constexpr std::uint64_t kSecondNs = 1'000'000'000;
+  /// `passed_ns` before `now_ns` are over.
+  void add(std::uint64_t used_ns, std::uint64_t now_ns) {
+    for (; second_ < now_ns / kSecondNs; ++second_) used_ns_[(second_ + 1) % kKept] = 0;
+    used_ns_[second_ % kKept] += used_ns;
+  }
+  /// In so many seconds that are over.
+  [[nodiscard]] std::uint64_t of_last(std::size_t seconds) const {
+    std::uint64_t sum = 0;
+    for (std::size_t i = 1; i <= seconds; ++i) sum += used_ns_[(second_ + kKept - i) % kKept];
+    return sum;
+  }
+
+ private:
+  static constexpr std::size_t kKept = 16;
+  std::array<std::uint64_t, kKept> used_ns_{};
+  std::uint64_t second_ = 1000;  ///< Where the time of a seed begins.
+};
 
 /// While it lives, all memory that is taken belongs to the seed.
 class SeedMemory {
@@ -31,6 +54,22 @@ struct Process : Scope {
   bool reader = false;  ///< It may only read the board.
   bool explicit_jobs = false;
   const char* policy = "gate";
+  const char* slice = "auto";
+  bool long_slices = false;    ///< The site lets it have a longer slice than the driver's.
+  bool gpu_time = false;       ///< Its GPU time is estimated.
+  std::uint32_t slice_us = 0;  ///< What the driver has; 0: its own.
+  std::uint64_t slice_ns = 0;  ///< When it has last set that, or refused to.
+  UseBySecond use;             ///< Of the GPU.
+  bool by_law = false;
+  std::uint64_t host_word = 0;  ///< What a parked stream waits for, and what it is now.
+  std::uint64_t parked = 0;
+  /// What it does in the steady time.
+  enum class Role : std::uint8_t { kNeverIdle, kRhythm, kParked, kBatch, kSlight };
+  Role role = Role::kSlight;
+  std::uint64_t held_idle_ns = 0, open_idle_ns = 0;  ///< While those above did nothing.
+  std::uint64_t fed_ns = 0;                          ///< When it could run last.
+  // For how long something has been wrong with its slice.
+  std::uint64_t long_ns = 0, paid_ns = 0, short_ns = 0, untrue_ns = 0, several_ns = 0;
   std::array<GpuContext, 2> contexts;  ///< The first one is the primary one.
   std::vector<GpuStream> streams{2};   ///< Each in a context of its own.
   void (*at_exit)() = nullptr;
@@ -64,6 +103,7 @@ struct Link {
 struct Options {
   std::uint64_t steps = 3000;
   bool trace = false;
+  bool steady = false;
 };
 
 /// One seed: some processes, a controller and a GPU, and what happens to them.
@@ -84,6 +124,7 @@ class World {
     return index < processes.size() ? processes[index].get() : nullptr;
   }
   void broken(std::string what);  ///< The first one counts.
+  [[nodiscard]] bool peaceful() const { return peaceful_; }
 
   // For the stand-ins of the system.
   [[nodiscard]] bool loses_wake(const void* word);
@@ -114,6 +155,7 @@ class World {
   void kill(Process& process);
   void bury(Process& process);
   void control();
+  void look_outside(std::uint64_t now_ns);
   void nature();
   bool turn();
   void pass(std::uint64_t ns);
@@ -126,6 +168,7 @@ class World {
   void act(Process& process, Random& draws, std::uint64_t& announced);
   void launch(Process& process, GpuStream& stream, std::uint64_t ns, GpuStream* other = nullptr);
   void synchronise(Process& process, GpuStream& stream);
+  void park(Process& process, GpuStream& stream, int kernels);
   void end_and_make(GpuStream& stream, bool context);
   [[nodiscard]] GpuStream* one_below(const Process& process);
   void change(Process& process, bool priority);
@@ -139,6 +182,23 @@ class World {
   void launch_returned(Process& process, GpuStream& stream, std::uint64_t took_ns);
   [[nodiscard]] bool should_hold(int holder, int target);
   void look();
+  // steady.cpp
+  struct Above {
+    int count = 0;
+    bool by_law = true;
+    bool busy = false;
+  };
+  void steady();
+  void play(Process& process, std::uint64_t end_ns);
+  [[nodiscard]] Above those_above(const Process& process);
+  void look_at_share(Process& process, std::uint64_t passed_ns);
+  void check_share(const Process& process);
+  // slices.cpp
+  void count_use();
+  [[nodiscard]] bool runs_on_gpu(const Process& process) const;
+  void look_at_slices(std::uint64_t passed_ns);
+  void look_at_slice(Process& process, std::uint64_t passed_ns);
+  void look_at_several(Process& process, std::uint64_t passed_ns);
   void look_at_pair(int holder, int target);
   void check_attached();
   void check_end();
@@ -146,6 +206,12 @@ class World {
   Options options_;
   bool slow_ = false;  ///< In peace, too, each program has a kernel that takes seconds.
   std::uint64_t turn_ = 0;
+  std::uint64_t counted_ns_ = 0;      ///< Until then the use of the GPU is counted.
+  std::uint64_t steady_from_ns_ = 0;  ///< 0: it is not the steady time.
+  std::uint64_t slices_ns_ = 0;       ///< When slices were last looked at.
+  /// Programs outside Sluice, by device, and since when the controller has said so.
+  std::array<shm::OutsideWord, 2> outside_{};
+  std::array<std::uint64_t, 2> outside_ns_{};
   bool peaceful_ = false;  ///< Nothing happens to anybody any more, and programs come to their end.
   std::string broken_;
   Scope controller_scope_;
