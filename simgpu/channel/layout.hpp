@@ -8,7 +8,9 @@
 
 namespace sluice::simgpu {
 
-inline constexpr std::uint32_t kProtocolVersion = 5;
+inline constexpr std::uint32_t kProtocolVersion = 6;
+// Of an H200.
+inline constexpr std::uint32_t kMultiprocessors = 132;
 // The commands that a stream holds before a submitting call blocks, and the ring's places for them.
 // Measured on one H200 (driver 580): behind a wait, a stream holds 1020 kernels, or 510 kernels
 // with a wait in front of each, or 1020 event records.
@@ -21,7 +23,8 @@ inline constexpr std::size_t kNameLength = 128;  // including the zero; longer n
 
 enum class Op : std::uint8_t {
   kNone,
-  kKernel,       // a: duration in simulated ns; index: name
+  kKernel,       // a: duration in simulated ns, b: multiprocessors its grid fills; index: name;
+                 // flags: KernelFlags
   kCopy,         // a: destination, b: source, c: bytes; flags: CopyKind
   kFill,         // a: destination, b: value, c: elements; width: bytes of one element
   kWaitValue,    // a: address, b: value; width 4 or 8; flags: CUstreamWaitValue_flags
@@ -36,6 +39,10 @@ enum CopyKind : std::uint8_t {
   kCopyOnDevice = 0,
   kCopyAcrossBus = 1,
   kCopyTimeOnly = 2,  // flag: the caller moves the bytes after the copy has completed
+};
+
+enum KernelFlags : std::uint8_t {
+  kFaults = 1,  // at its end, with an illegal address
 };
 
 struct Work {
@@ -96,6 +103,7 @@ struct Area {
   std::atomic<std::uint32_t> channels;    // number of channels that have ever been used
   std::atomic<std::uint32_t> host_calls;  // futex of the helper thread
   std::atomic<std::uint32_t> gone;        // set by the GPU process when it drops the client
+  std::atomic<std::int32_t> fault;  // the CUresult of all calls from now on; 0 without a fault
   std::array<std::array<char, kNameLength>, kMaxNames> names;
   std::array<EventSlot, kMaxEvents> events;
   alignas(4096) std::array<Channel, kMaxChannels> ring;

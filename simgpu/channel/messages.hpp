@@ -19,6 +19,8 @@ enum class RequestKind : std::uint32_t {
   kGiveMemory,      // id: device, a: bytes that were taken
   kLookAtMemory,    // id: device; the reply has free_bytes and total_bytes
   kSetSlice,        // id: context, a: us, at most a second; 0: that of a new context
+  kJoinMps,         // id: client priority, a: the daemon's identity, b: multiprocessors at most,
+                    // c: the daemon's pid; refused after a fault, while a faulted client lives
 };
 
 struct Request {

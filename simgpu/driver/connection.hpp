@@ -10,6 +10,7 @@
 #include "simgpu/channel/layout.hpp"
 #include "simgpu/channel/mapping.hpp"
 #include "simgpu/channel/messages.hpp"
+#include "simgpu/driver/api.hpp"
 
 namespace sluice::simgpu {
 
@@ -25,6 +26,17 @@ class Connection {
   bool request(const Request& request, int file = -1, Reply* answer = nullptr);
 
   void ring() const;
+
+  // Whether open() has succeeded, and the GPU process lives.
+  [[nodiscard]] bool is_open() const { return mapping_ && !lost(); }
+  // What a call returns now: the error of a fault, which is for all later calls, or of a lost
+  // connection.
+  [[nodiscard]] CUresult state() const {
+    if (const std::int32_t fault = area().fault.load(std::memory_order_relaxed); fault != 0) {
+      return static_cast<CUresult>(fault);
+    }
+    return lost() ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_SUCCESS;
+  }
 
   // Checks whether the GPU process still lives. Makes a system call unless the connection is lost.
   bool check_lost();

@@ -54,10 +54,12 @@ CUresult cuCtxDestroy(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
 CUresult cuCtxDetach(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
 
 /// Stands for the kernel module's control of a channel group's time slice: sets that of all
-/// contexts that this process has on the device. Zero: as at their start.
+/// contexts that this process has on the device. Zero: as at their start. Under MPS the channel
+/// groups are the server's.
 extern "C" __attribute__((visibility("default"))) CUresult sluice_simgpu_set_slice(
     CUdevice dev, std::uint64_t us) {
   if (const CUresult status = driver().usable(); status != CUDA_SUCCESS) return status;
+  if (driver().mps.joined()) return CUDA_ERROR_NOT_SUPPORTED;
   bool any = false;
   for (const std::shared_ptr<Context>& context : driver().contexts.all()) {
     if (!context || context->device != dev || context->destroyed) continue;

@@ -31,7 +31,6 @@ const std::map<int, int>& attributes() {
       {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
       {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
       {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1980000},
-      {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132},
       {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
       {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
       {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
@@ -50,6 +49,15 @@ const std::map<int, int>& attributes() {
       {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
   };
   return kValues;
+}
+
+int attribute(CUdevice_attribute which) {
+  if (which == CU_DEVICE_ATTRIBUTE_MPS_ENABLED) return driver().mps.joined() ? 1 : 0;
+  if (which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) {
+    return static_cast<int>(driver().mps.multiprocessors());
+  }
+  const auto found = attributes().find(which);
+  return found == attributes().end() ? 0 : found->second;
 }
 
 CUresult device_uuid(CUuuid* uuid, CUdevice dev) {
@@ -111,8 +119,7 @@ CUresult cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) 
     if (pi == nullptr || attrib <= 0 || attrib >= CU_DEVICE_ATTRIBUTE_MAX) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    const auto found = attributes().find(attrib);
-    *pi = found == attributes().end() ? 0 : found->second;
+    *pi = attribute(attrib);
     return CUDA_SUCCESS;
   });
 }

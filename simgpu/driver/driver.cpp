@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <string_view>
 
@@ -15,42 +16,45 @@ namespace sluice::simgpu {
 namespace {
 
 // The UUID of a device as nvidia-smi writes it, or as much of it as names only this one.
-std::optional<unsigned> find_by_uuid(std::string_view start, unsigned count) {
+std::optional<unsigned> find_by_uuid(std::string_view start, const std::vector<unsigned>& devices) {
   std::optional<unsigned> found;
-  for (unsigned i = 0; i < count; ++i) {
-    if (!base::format_uuid(uuid_of(i)).starts_with(start)) continue;
+  for (const unsigned device : devices) {
+    if (!base::format_uuid(uuid_of(device)).starts_with(start)) continue;
     if (found) return std::nullopt;
-    found = i;
+    found = device;
   }
   return found;
 }
 
-std::optional<unsigned> find_device(std::string_view name, unsigned count) {
-  if (name.starts_with("GPU-")) return find_by_uuid(name, count);
+std::optional<unsigned> find_device(std::string_view name, const std::vector<unsigned>& devices) {
+  if (name.starts_with("GPU-")) return find_by_uuid(name, devices);
   unsigned ordinal = 0;
   const char* const end = name.data() + name.size();
   const auto read = std::from_chars(name.data(), end, ordinal);
   const bool is_number = read.ec == std::errc{} && read.ptr == end;
-  return is_number && ordinal < count ? std::optional(ordinal) : std::nullopt;
+  return is_number && ordinal < devices.size() ? std::optional(devices[ordinal]) : std::nullopt;
 }
 
-// CUDA_VISIBLE_DEVICES: ordinals and UUIDs up to the first invalid one, as the real driver reads
-// it.
-std::vector<unsigned> visible_devices(unsigned count) {
-  std::vector<unsigned> visible;
-  const char* list = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (list == nullptr) {
-    for (unsigned i = 0; i < count; ++i) visible.push_back(i);
-    return visible;
-  }
-  for (std::string_view rest = list; !rest.empty();) {
-    const std::string_view name = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(name.size() + 1, rest.size()));
-    const std::optional<unsigned> device = find_device(name, count);
+// What CUDA_VISIBLE_DEVICES leaves of the devices: ordinals and UUIDs up to the first invalid one,
+// as the real driver reads it.
+std::vector<unsigned> select(const std::vector<unsigned>& devices, std::string_view list) {
+  std::vector<unsigned> selected;
+  while (!list.empty()) {
+    const std::string_view name = list.substr(0, list.find(','));
+    list.remove_prefix(std::min(name.size() + 1, list.size()));
+    const std::optional<unsigned> device = find_device(name, devices);
     if (!device) break;
-    visible.push_back(*device);
+    selected.push_back(*device);
   }
-  return visible;
+  return selected;
+}
+
+std::vector<unsigned> visible_devices(unsigned count, const Mps& mps) {
+  std::vector<unsigned> visible(count);
+  std::iota(visible.begin(), visible.end(), 0U);
+  if (mps.visible_devices()) visible = select(visible, *mps.visible_devices());
+  const char* list = std::getenv("CUDA_VISIBLE_DEVICES");
+  return list == nullptr ? visible : select(visible, list);
 }
 
 // The child of a fork has no driver: its calls fail as on the real driver, and it must not keep the
@@ -72,11 +76,12 @@ CUresult Driver::initialise() {
   if (forked) return CUDA_ERROR_NOT_INITIALIZED;
   const std::lock_guard lock(init_mutex);
   if (ready) return CUDA_SUCCESS;
-  if (visible.empty()) {
+  if (!connection.is_open()) {
     if (!connection.open()) return CUDA_ERROR_DEVICE_UNAVAILABLE;
-    visible = visible_devices(connection.gpu().devices);
     pthread_atfork(nullptr, nullptr, detach_child);
   }
+  if (const CUresult status = mps.join(connection); status != CUDA_SUCCESS) return status;
+  visible = visible_devices(connection.gpu().devices, mps);
   if (visible.empty()) return CUDA_ERROR_NO_DEVICE;
   ready.store(true, std::memory_order_release);
   return CUDA_SUCCESS;

@@ -20,6 +20,7 @@
 #include "simgpu/driver/host_call.hpp"
 #include "simgpu/driver/memory.hpp"
 #include "simgpu/driver/module.hpp"
+#include "simgpu/driver/mps.hpp"
 #include "simgpu/driver/staging.hpp"
 #include "simgpu/driver/stream.hpp"
 #include "simgpu/driver/virtual_memory.hpp"
@@ -33,8 +34,7 @@ struct Driver {
   // Returns CUDA_SUCCESS while calls can be carried out.
   [[nodiscard]] CUresult usable() const {
     if (!ready.load(std::memory_order_acquire)) return CUDA_ERROR_NOT_INITIALIZED;
-    if (faulted.load(std::memory_order_relaxed)) return CUDA_ERROR_ILLEGAL_ADDRESS;
-    return connection.lost() ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_SUCCESS;
+    return connection.state();
   }
 
   [[nodiscard]] DeviceMemory take_memory(CUdevice device, std::uint64_t bytes) {
@@ -46,9 +46,9 @@ struct Driver {
 
   std::mutex init_mutex;
   std::atomic<bool> ready = false;
-  std::atomic<bool> faulted = false;  // a kernel faulted, which costs the process its contexts
-  std::atomic<bool> forked = false;   // this process is the child of a fork
+  std::atomic<bool> forked = false;  // this process is the child of a fork
   Connection connection;
+  Mps mps;
   // Device numbers of the GPU process for the ordinals that CUDA_VISIBLE_DEVICES leaves.
   std::vector<unsigned> visible;
   PrimaryContexts primary;

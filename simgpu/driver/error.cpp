@@ -49,6 +49,9 @@ const Text* find(CUresult error) {
       SLUICE_ERROR(CUDA_ERROR_CAPTURED_EVENT, "the event was last recorded in a capture"),
       SLUICE_ERROR(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "the capture began in another thread"),
       SLUICE_ERROR(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, "the graphs differ too much to update"),
+      SLUICE_ERROR(CUDA_ERROR_MPS_RPC_FAILURE, "the MPS server is gone"),
+      SLUICE_ERROR(CUDA_ERROR_MPS_SERVER_NOT_READY,
+                   "a client of the MPS server has faulted, and not all its clients have ended"),
       SLUICE_ERROR(CUDA_ERROR_UNKNOWN, "unknown error"),
   };
   const auto found = kTexts.find(error);

@@ -101,7 +101,8 @@ CUresult cuEventQuery(CUevent hEvent) {
   return with_event(hEvent, [](Event& event) {
     if (const CUresult status = check_host_may_ask(event); status != CUDA_SUCCESS) return status;
     const Event::Record record = event.last_record();
-    if (record.number == 0 || record.stream->completed(record.sequence)) return CUDA_SUCCESS;
+    if (record.number == 0) return CUDA_SUCCESS;
+    if (record.stream->completed(record.sequence)) return driver().usable();  // or a fault ended it
     thread_local unsigned queries = 0;
     const bool lost = ++queries % 64 == 0 && driver().connection.check_lost();
     return lost ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_ERROR_NOT_READY;

@@ -35,7 +35,7 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
   content.kernel.kernelParams = nullptr;
   content.kernel.extra = nullptr;
   Work work;
-  const CUresult status = kernel_work(*function, nodeParams->kernelParams, nodeParams->extra, work);
+  const CUresult status = kernel_work(*function, *nodeParams, work);
   if (status != CUDA_SUCCESS) return status;
   content.works.push_back(work);
   return add(phGraphNode, hGraph, dependencies, numDependencies, std::move(content));

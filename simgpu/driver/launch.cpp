@@ -1,5 +1,6 @@
 #include "simgpu/driver/launch.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
@@ -11,6 +12,10 @@
 
 namespace sluice::simgpu {
 namespace {
+
+std::uint64_t blocks_of(const CUDA_KERNEL_NODE_PARAMS& kernel) {
+  return std::uint64_t{kernel.gridDimX} * kernel.gridDimY * kernel.gridDimZ;
+}
 
 // The first 8 bytes of the arguments; null without arguments.
 const void* first_argument(void** parameters, void** extra) {
@@ -24,15 +29,35 @@ const void* first_argument(void** parameters, void** extra) {
   return size >= sizeof(std::uint64_t) ? buffer : nullptr;
 }
 
+// How many multiprocessors the grid fills, if each has as many blocks as fit: of 64 warps, 32
+// blocks and 228 KiB of shared memory on an H200. Registers are not simulated.
+std::uint64_t filled_by(const CUDA_KERNEL_NODE_PARAMS& kernel) {
+  constexpr std::uint64_t kWarps = 64;
+  constexpr std::uint64_t kBlocks = 32;
+  constexpr std::uint64_t kShared = 228 * 1024;
+  constexpr std::uint64_t kSharedOfSystem = 1024;  // of each block
+  const std::uint64_t threads =
+      std::uint64_t{kernel.blockDimX} * kernel.blockDimY * kernel.blockDimZ;
+  const std::uint64_t warps = (threads + 31) / 32;
+  const std::uint64_t fit = std::min({kBlocks, kWarps / std::clamp<std::uint64_t>(warps, 1, kWarps),
+                                      kShared / (kernel.sharedMemBytes + kSharedOfSystem)});
+  const std::uint64_t each = std::max<std::uint64_t>(fit, 1);
+  return std::clamp<std::uint64_t>((blocks_of(kernel) + each - 1) / each, 1, kMultiprocessors);
+}
+
 }  // namespace
 
-CUresult kernel_work(const Function& function, void** parameters, void** extra, Work& work) {
-  if (parameters != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
+CUresult kernel_work(const Function& function, const CUDA_KERNEL_NODE_PARAMS& kernel, Work& work) {
+  if (kernel.kernelParams != nullptr && kernel.extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
   work.op = Op::kKernel;
   work.index = function.name_index;
   work.a = kDefaultKernelNs;
+  work.b = filled_by(kernel);
+  if (function.faults) work.flags = kFaults;
   if (!function.length_in_argument) return CUDA_SUCCESS;
-  const void* argument = first_argument(parameters, extra);
+  // One block that spins stands for a kernel of any size.
+  if (blocks_of(kernel) == 1) work.b = kMultiprocessors;
+  const void* argument = first_argument(kernel.kernelParams, kernel.extra);
   if (argument == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::memcpy(&work.a, argument, sizeof work.a);
   return CUDA_SUCCESS;
@@ -68,10 +93,9 @@ CUresult launch(CUDA_KERNEL_NODE_PARAMS_v2 kernel, CUstream hStream, bool progra
     if (!function) return CUDA_ERROR_INVALID_HANDLE;
     if (!valid_shape(kernel)) return CUDA_ERROR_INVALID_VALUE;
     Work work;
-    const CUresult status = kernel_work(*function, kernel.kernelParams, kernel.extra, work);
+    const CUresult status = kernel_work(*function, kernel, work);
     if (status != CUDA_SUCCESS) return status;
     return with_stream(hStream, [&](Stream& stream) {
-      if (function->faults) driver().faulted = true;
       if (!stream.capturing) return submit(stream, {&work, 1});
       kernel.ctx = context.handle;
       NodeContent content = node_content(kernel, work);

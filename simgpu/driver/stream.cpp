@@ -84,9 +84,9 @@ std::shared_ptr<Stream> make_stream(ChannelPool& channels, const std::shared_ptr
 
 CUresult Stream::submit_one(const Work& work) {
   const std::uint64_t sequence = channel->submitted.load(std::memory_order_relaxed) + 1;
-  if (sequence > channel->completed.load() + kQueueDepth &&
-      !channels.connection().wait_completed(*channel, sequence - 1 - kQueueDepth + kRefill)) {
-    return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  if (sequence > channel->completed.load() + kQueueDepth) {
+    const CUresult status = wait(sequence - 1 - kQueueDepth + kRefill);
+    if (status != CUDA_SUCCESS) return status;
   }
   Command& command = channel->ring.at((sequence - 1) % kRingSize);
   command.work = work;
@@ -115,7 +115,7 @@ std::uint64_t Stream::last_submitted() {
 }
 
 CUresult Stream::wait(std::uint64_t sequence) const {
-  return channels.connection().wait_completed(*channel, sequence) ? CUDA_SUCCESS
+  return channels.connection().wait_completed(*channel, sequence) ? channels.connection().state()
                                                                   : CUDA_ERROR_DEVICE_UNAVAILABLE;
 }
 

@@ -57,7 +57,7 @@ CUresult cuStreamDestroy(CUstream hStream) { return cuStreamDestroy_v2(hStream);
 CUresult cuStreamQuery(CUstream hStream) {
   return with_stream(hStream, [](Stream& stream) {
     if (const CUresult status = check_host_may_wait(stream); status != CUDA_SUCCESS) return status;
-    if (stream.completed(stream.last_submitted())) return CUDA_SUCCESS;
+    if (stream.completed(stream.last_submitted())) return driver().usable();  // or a fault ended it
     return lost_in_a_query_loop() ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_ERROR_NOT_READY;
   });
 }

@@ -21,10 +21,24 @@ inline constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();
 
 using GraphWork = std::vector<Work>;  // in an order that the graph's edges allow
 
+// What takes turns on a device: a context, or all contexts of an MPS server together.
+struct ChannelGroup {
+  Nanoseconds slice = 0;  // scaled; how long it runs before another group's turn
+  bool of_mps = false;    // several kernels run at once
+};
+
+// Lives as long as one of its clients.
+struct MpsServer {
+  std::uint64_t identity = 0;
+  base::Fd daemon;       // pidfd; empty if the daemon cannot be watched
+  bool faulted = false;  // takes no more clients
+  std::map<unsigned, std::weak_ptr<ChannelGroup>> groups;  // by device
+};
+
 struct Context {
   std::uint32_t id = 0;
   unsigned device = 0;
-  Nanoseconds slice = 0;  // scaled; how long it runs before another context's turn
+  std::shared_ptr<ChannelGroup> group;
 };
 
 struct Client;
@@ -36,8 +50,8 @@ struct Stream {
     kTimed,    // work without the compute engine, until `until`
     kParked,   // a wait whose value has not arrived
     kHost,     // a host function runs in the client
-    kCompute,  // a kernel has requested the compute engine at `requested_at`
-    kRunning,  // a kernel uses the compute engine
+    kCompute,  // a kernel has requested multiprocessors at `requested_at`
+    kRunning,  // a kernel has multiprocessors
   };
 
   Client* client = nullptr;
@@ -49,7 +63,9 @@ struct Stream {
   Nanoseconds begun_at = 0;
   Nanoseconds until = 0;
   Nanoseconds requested_at = 0;
-  Nanoseconds remaining = 0;
+  double remaining = 0;  // ns at full speed until the kernel gives its multiprocessors back
+  Nanoseconds tail = 0;  // time of the kernel after that
+  unsigned multiprocessors = 0;
   Context* context = nullptr;
   ChannelKind kind = ChannelKind::kBlocking;
   Command command;
@@ -68,6 +84,10 @@ struct Client {
   base::Fd process;  // pidfd
   Mapping area_mapping;
   AddressSpace memory;
+  std::shared_ptr<MpsServer> server;  // empty without MPS
+  unsigned priority = 0;              // of an MPS client; lower numbers go first
+  unsigned most_multiprocessors = kMultiprocessors;
+  bool faulted = false;
   std::map<unsigned, std::uint64_t> held_bytes;  // of each device's memory
   std::map<std::uint32_t, std::unique_ptr<Context>> contexts;
   std::map<std::uint64_t, std::shared_ptr<const GraphWork>> graphs;
@@ -77,10 +97,11 @@ struct Client {
 };
 
 struct Device {
-  Context* loaded = nullptr;
-  Stream* running = nullptr;
-  Nanoseconds run_start = 0;
-  Nanoseconds free_at = 0;
+  ChannelGroup* loaded = nullptr;
+  std::vector<Stream*> running;
+  Nanoseconds settled_at = 0;  // the time of `remaining` of the running kernels
+  unsigned free = kMultiprocessors;
+  Nanoseconds free_at = 0;  // since when
   Nanoseconds slice_end = 0;
   bool used = false;
 };

@@ -1,6 +1,6 @@
-// Chooses the context and the kernel that a device runs: one kernel at a time, contexts in time
-// slices. A context without work gives the device away at once. While no other context wants the
-// device, the last one stays loaded and resumes without a switch.
+// Chooses the channel group and the kernels that a device runs, groups in time slices. A group
+// without work gives the device away at once. While no other group wants the device, the last one
+// stays loaded and resumes without a switch.
 #include <algorithm>
 
 #include "simgpu/gpu/costs.hpp"
@@ -15,21 +15,13 @@ bool goes_before(const Stream& a, const Stream* b) {
 
 }  // namespace
 
-Stream* Simulation::earliest_request(const Device& device, bool of_loaded) {
+Stream* Simulation::earliest_request_of_others(const Device& device) {
   Stream* found = nullptr;
   for_each_stream([&](Stream& stream) {
     if (stream.phase != Stream::Phase::kCompute) return;
     if (&devices_[stream.context->device] != &device) return;
-    if ((stream.context == device.loaded) != of_loaded) return;
+    if (stream.context->group.get() == device.loaded) return;
     if (goes_before(stream, found)) found = &stream;
-  });
-  if (found == nullptr || !of_loaded) return found;
-  // Within a context, the stream priority decides between kernels that are ready at the same time.
-  const Nanoseconds start = std::max(device.free_at, found->requested_at);
-  for_each_stream([&](Stream& stream) {
-    if (stream.phase != Stream::Phase::kCompute || stream.context != device.loaded) return;
-    if (stream.requested_at > start) return;
-    if (stream.channel->priority < found->channel->priority) found = &stream;
   });
   return found;
 }
@@ -42,42 +34,50 @@ Nanoseconds Simulation::slice_end_after(const Device& device, Nanoseconds reques
   return device.slice_end + ((request - device.slice_end) / slice + 1) * slice;
 }
 
-// A wait of 2.4 us between two kernels is no reason to switch contexts.
+// A wait of 2.4 us between two kernels is no reason to switch, nor is the tail of a kernel.
 bool Simulation::loaded_is_between_kernels(const Device& device) {
   bool between = false;
   for_each_stream([&](const Stream& stream) {
-    const bool memory_operation =
-        stream.work.op == Op::kWaitValue || stream.work.op == Op::kWriteValue;
-    between |= stream.phase == Stream::Phase::kTimed && memory_operation &&
-               stream.context == device.loaded;
+    const Op op = stream.work.op;
+    const bool short_work = op == Op::kWaitValue || op == Op::kWriteValue || op == Op::kKernel;
+    between |= stream.phase == Stream::Phase::kTimed && short_work && stream.context != nullptr &&
+               stream.context->group.get() == device.loaded;
   });
   return between;
 }
 
 Simulation::Choice Simulation::choose(const Device& device) {
-  Stream* other = earliest_request(device, false);
-  return device.running != nullptr ? choose_while_running(device, other)
-                                   : choose_while_idle(device, other);
+  const Choice own = choose_of_loaded(device);
+  Stream* other = earliest_request_of_others(device);
+  if (other == nullptr) return own;
+  if (device.running.empty()) return choose_while_idle(device, own, other);
+  const Nanoseconds slice_end =
+      std::max(device.settled_at, slice_end_after(device, other->requested_at));
+  const bool before_own =
+      own.action == Choice::Action::kEnd ? slice_end < own.at : slice_end <= own.at;
+  return before_own ? Choice{slice_end, Choice::Action::kPreempt, other} : own;
 }
 
-Simulation::Choice Simulation::choose_while_running(const Device& device, Stream* other) {
-  const Nanoseconds end = device.run_start + device.running->remaining;
-  if (other != nullptr) {
-    const Nanoseconds slice_end =
-        std::max(device.run_start, slice_end_after(device, other->requested_at));
-    if (slice_end < end) return {slice_end, Choice::Action::kPreempt, other};
+// What happens next if no other group wants the device.
+Simulation::Choice Simulation::choose_of_loaded(const Device& device) {
+  Choice choice;
+  for (Stream* stream : device.running) {
+    const Nanoseconds end = end_of(device, *stream);
+    if (end < choice.at) choice = {end, Choice::Action::kEnd, stream};
   }
-  return {end, Choice::Action::kEnd, device.running};
+  Nanoseconds taken_at = kNever;
+  Stream* taker = next_taker(device, taken_at);
+  if (taker == nullptr) return choice;
+  taken_at = std::max(taken_at, device.settled_at);
+  return taken_at < choice.at ? Choice{taken_at, Choice::Action::kRun, taker} : choice;
 }
 
-Simulation::Choice Simulation::choose_while_idle(const Device& device, Stream* other) {
-  Stream* own = earliest_request(device, true);
-  const Nanoseconds own_at = own ? std::max(device.free_at, own->requested_at) : kNever;
-  if (other == nullptr) return own ? Choice{own_at, Choice::Action::kRun, own} : Choice{};
+Simulation::Choice Simulation::choose_while_idle(const Device& device, const Choice& own,
+                                                 Stream* other) {
   // Not before this instant: the kernel behind a wait that has just passed goes first.
   const Nanoseconds other_at = std::max({device.free_at, other->requested_at, instant_});
   const Nanoseconds slice_end = slice_end_after(device, other->requested_at);
-  if (own_at <= other_at && own_at < slice_end) return {own_at, Choice::Action::kRun, own};
+  if (own.at <= other_at && own.at < slice_end) return own;
   if (device.loaded != nullptr && loaded_is_between_kernels(device)) {
     return {std::max(other_at, slice_end), Choice::Action::kSwitch, other};
   }
@@ -91,28 +91,30 @@ Simulation::Choice Simulation::choose_while_idle(const Device& device, Stream* o
 void Simulation::restart_slice(const Stream& stream, Nanoseconds at) {
   if (stream.context == nullptr) return;
   Device& device = devices_[stream.context->device];
-  if (device.loaded != stream.context || earliest_request(device, false) != nullptr) return;
+  if (device.loaded != stream.context->group.get()) return;
+  if (earliest_request_of_others(device) != nullptr) return;
   device.slice_end = std::max(device.slice_end, at + device.loaded->slice);
 }
 
-// The context that runs has at most the new slice left: the GPU obeys at once.
+// The group that runs has at most the new slice left: the GPU obeys at once. A client of MPS has no
+// group of its own.
 bool Simulation::set_slice(Client& client, std::uint32_t id, std::uint64_t us, Nanoseconds now) {
   constexpr std::uint64_t kMostUs = 1'000'000;
   const auto found = client.contexts.find(id);
-  if (found == client.contexts.end() || us > kMostUs) return false;
-  Context& context = *found->second;
-  context.slice = scaled(us == 0 ? cost::kSlice : static_cast<double>(us) * 1000);
-  Device& device = devices_[context.device];
-  if (device.loaded == &context) device.slice_end = std::min(device.slice_end, now + context.slice);
+  if (found == client.contexts.end() || us > kMostUs || client.server) return false;
+  ChannelGroup& group = *found->second->group;
+  group.slice = scaled(us == 0 ? cost::kSlice : static_cast<double>(us) * 1000);
+  Device& device = devices_[found->second->device];
+  if (device.loaded == &group) device.slice_end = std::min(device.slice_end, now + group.slice);
   return true;
 }
 
 void Simulation::switch_to(Device& device, const Stream& stream, Nanoseconds at) {
   const Nanoseconds done = device.used ? at + scaled(cost::kSwitch) : at;
   device.used = true;
-  device.loaded = stream.context;
+  device.loaded = stream.context->group.get();
   device.free_at = done;
-  device.slice_end = done + stream.context->slice;
+  device.slice_end = done + device.loaded->slice;
   log_.context_switch(*stream.client, at, done);
 }
 
@@ -122,27 +124,25 @@ void Simulation::carry_out(Device& device, const Choice& choice) {
     case Choice::Action::kNone:
       break;
     case Choice::Action::kRun:
-      if (stream.begun_at == 0) stream.begun_at = choice.at;
-      stream.phase = Stream::Phase::kRunning;
-      device.running = &stream;
-      device.run_start = choice.at;
+      give(device, stream, choice.at);
       break;
     case Choice::Action::kSwitch:
       switch_to(device, stream, choice.at);
       break;
-    case Choice::Action::kPreempt: {
-      Stream& preempted = *device.running;
-      preempted.remaining -= choice.at - device.run_start;
-      preempted.requested_at = choice.at;
-      preempted.phase = Stream::Phase::kCompute;
-      device.running = nullptr;
+    case Choice::Action::kPreempt:
+      while (!device.running.empty()) {
+        Stream& preempted = *device.running.back();
+        take_back(device, preempted, choice.at);
+        preempted.requested_at = choice.at;
+        preempted.phase = Stream::Phase::kCompute;
+      }
       switch_to(device, stream, choice.at);
       break;
-    }
     case Choice::Action::kEnd:
-      device.running = nullptr;
-      device.free_at = choice.at;
-      finish_work(stream, choice.at);
+      take_back(device, stream, choice.at);
+      if (stream.tail == 0) return finish_kernel(stream, choice.at);
+      stream.phase = Stream::Phase::kTimed;
+      stream.until = choice.at + stream.tail;
       break;
   }
 }

@@ -5,13 +5,13 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 
 #include "base/clock.hpp"
+#include "simgpu/channel/mps_folder.hpp"
 #include "simgpu/channel/packet.hpp"
 
 namespace sluice::simgpu {
@@ -80,6 +80,9 @@ void Server::sleep(const Simulation::Outlook& outlook) {
     polled.push_back({client->socket.get(), POLLIN, 0});
     polled.push_back({client->process.get(), POLLIN, 0});
   }
+  const std::size_t daemons = polled.size();
+  const std::vector<std::shared_ptr<MpsServer>> servers = simulation_.mps_servers();
+  for (const auto& server : servers) polled.push_back({server->daemon.get(), POLLIN, 0});
   const Nanoseconds pause = pause_before(outlook);
   if (pause > kMillisecond) simulation_.flush_log();
   const timespec timeout{static_cast<time_t>(pause / 1'000'000'000U),
@@ -88,6 +91,11 @@ void Server::sleep(const Simulation::Outlook& outlook) {
   if (polled[1].revents != 0) {
     std::uint64_t rings = 0;
     [[maybe_unused]] const ssize_t got = read(doorbell_.get(), &rings, sizeof rings);
+  }
+  for (std::size_t i = 0; i < servers.size(); ++i) {
+    if (polled[daemons + i].revents == 0) continue;
+    simulation_.advance(base::monotonic_ns());
+    simulation_.end_server(*servers[i]);
   }
   const std::vector<Client*> asked = known_;
   for (std::size_t i = 0; i < asked.size(); ++i) {
@@ -113,7 +121,7 @@ void Server::accept_clients() {
     if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) continue;
     if (!place_.admits(peer.uid)) continue;
     auto client = std::make_unique<Client>(peer.pid, std::move(socket));
-    client->process = base::Fd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+    client->process = open_process(peer.pid);
     known_.push_back(&simulation_.add_client(std::move(client)));
   }
 }
@@ -143,6 +151,7 @@ void Server::answer(Client& client) {
 void Server::drop(Client& client) {
   for (const auto& [device, bytes] : client.held_bytes) held_bytes_[device] -= bytes;
   std::erase(known_, &client);
+  simulation_.advance(base::monotonic_ns());  // the work before its death
   simulation_.drop_client(client);
 }
 
@@ -193,6 +202,9 @@ bool Server::handle(Client& client, const Request& request, base::Fd& file, Repl
       return true;
     case RequestKind::kSetSlice:
       return simulation_.set_slice(client, request.id, request.a, base::monotonic_ns());
+    case RequestKind::kJoinMps:
+      errno = EAGAIN;
+      return simulation_.join_mps(client, request);
     case RequestKind::kMapMemory:
       return client.memory.map(request.a, request.b, request.c, file);
     case RequestKind::kReachMemory:

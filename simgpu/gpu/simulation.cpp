@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "base/futex.hpp"
-#include "simgpu/gpu/costs.hpp"
-
 namespace sluice::simgpu {
 
 Simulation::Simulation(double scale, unsigned devices, EventLog log)
@@ -15,21 +12,18 @@ Client& Simulation::add_client(std::unique_ptr<Client> client) {
   return *clients_.back();
 }
 
-void Simulation::forget(Stream& stream) {
+void Simulation::forget(Stream& stream, Nanoseconds at) {
   for (Device& device : devices_) {
-    if (device.running != &stream) continue;
-    device.running = nullptr;
-    device.free_at = std::max(device.run_start, instant_);
+    if (std::find(device.running.begin(), device.running.end(), &stream) == device.running.end()) {
+      continue;
+    }
+    take_back(device, stream, std::max(device.settled_at, at));
   }
 }
 
 void Simulation::drop_client(Client& client) {
-  for (auto& stream : client.streams) forget(*stream);
-  for (Device& device : devices_) {
-    for (auto& [id, context] : client.contexts) {
-      if (device.loaded == context.get()) device.loaded = nullptr;
-    }
-  }
+  for (auto& stream : client.streams) forget(*stream, now_);
+  for (auto& [id, context] : client.contexts) unload(*context);
   if (client.area() != nullptr) client.area()->gone = 1;
   std::erase_if(clients_, [&](const auto& other) { return other.get() == &client; });
 }
@@ -39,33 +33,32 @@ bool Simulation::create_context(Client& client, std::uint32_t id, std::uint64_t 
   auto context = std::make_unique<Context>();
   context->id = id;
   context->device = static_cast<unsigned>(device);
-  context->slice = scaled(cost::kSlice);
+  context->group = group_of_new_context(client, context->device);
   return client.contexts.try_emplace(id, std::move(context)).second;
 }
 
 void Simulation::destroy_context(Client& client, std::uint32_t id) {
   find_streams(client);
   for (auto& stream : client.streams) {
-    Channel& channel = *stream->channel;
-    if (channel.context != id || channel.state == ChannelState::kFree) continue;
-    forget(*stream);
-    stream->fetched = false;
-    stream->phase = Stream::Phase::kFetch;
-    stream->context = nullptr;
-    channel.completed = channel.submitted.load();
-    channel.wanted = kNothingWanted;
-    channel.wake.fetch_add(1);
-    base::futex_wake_all(channel.wake);
+    const Channel& channel = *stream->channel;
+    if (channel.context == id && channel.state != ChannelState::kFree) drop_work(*stream, now_);
   }
   const auto found = client.contexts.find(id);
   if (found == client.contexts.end()) return;
-  for (Device& device : devices_) {
-    if (device.loaded == found->second.get()) device.loaded = nullptr;
-  }
+  unload(*found->second);
   client.contexts.erase(found);
 }
 
+// The context ends, and its group unless other contexts belong to it.
+void Simulation::unload(Context& context) {
+  Device& device = devices_[context.device];
+  const bool is_last = context.group.use_count() == 1;
+  if (is_last && device.loaded == context.group.get()) device.loaded = nullptr;
+  context.group.reset();
+}
+
 Simulation::Outlook Simulation::advance(Nanoseconds now) {
+  now_ = std::max(now_, now);
   for (auto& client : clients_) find_streams(*client);
   poll_parked(now);
   Outlook outlook;

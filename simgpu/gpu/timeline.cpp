@@ -48,6 +48,10 @@ bool Simulation::fetch(Stream& stream) {
   Channel& channel = *stream.channel;
   const std::uint64_t done = channel.completed.load(std::memory_order_relaxed);
   if (channel.submitted.load() == done) return false;
+  if (stream.client->faulted) {  // submitted at the same time
+    drop_work(stream, instant_);
+    return false;
+  }
   stream.command = channel.ring.at(done % kRingSize);
   stream.kind = channel.kind;
   const auto context = stream.client->contexts.find(channel.context);
@@ -140,10 +144,7 @@ void Simulation::begin(Stream& stream, Nanoseconds at) {
   switch (stream.work.op) {
     case Op::kKernel:
       if (stream.context == nullptr) return finish_work(stream, at);
-      stream.phase = Stream::Phase::kCompute;
-      stream.requested_at = at;
-      stream.remaining = scaled(static_cast<double>(stream.work.a));
-      stream.begun_at = 0;
+      request_multiprocessors(stream, at);
       break;
     case Op::kCopy:
       timed(cost::kCopyStart +
@@ -177,6 +178,15 @@ void Simulation::begin(Stream& stream, Nanoseconds at) {
     default:
       finish_work(stream, at);
   }
+}
+
+void Simulation::request_multiprocessors(Stream& stream, Nanoseconds at) {
+  const Nanoseconds duration = scaled(static_cast<double>(stream.work.a));
+  stream.phase = Stream::Phase::kCompute;
+  stream.requested_at = at;
+  stream.tail = stream.context->group->of_mps ? std::min(scaled(cost::kTail), duration / 2) : 0;
+  stream.remaining = static_cast<double>(duration - stream.tail);
+  stream.begun_at = 0;
 }
 
 void Simulation::call_host(Stream& stream) {
@@ -218,6 +228,8 @@ void Simulation::end_timed(Stream& stream, Nanoseconds at) {
     case Op::kFill:
       memory.fill(work.a, work.b, work.width, work.c);
       break;
+    case Op::kKernel:
+      return finish_kernel(stream, at);
     default:
       break;
   }
@@ -234,6 +246,14 @@ void Simulation::poll_parked(Nanoseconds now) {
       finish_work(stream, now);
     }
   });
+}
+
+void Simulation::finish_kernel(Stream& stream, Nanoseconds at) {
+  Client& client = *stream.client;
+  const unsigned device = stream.context->device;
+  const bool faults = (stream.work.flags & kFaults) != 0;
+  finish_work(stream, at);
+  if (faults) fault(client, device);
 }
 
 void Simulation::finish_work(Stream& stream, Nanoseconds at) {
