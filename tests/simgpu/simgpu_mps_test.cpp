@@ -2,6 +2,7 @@
 // test process makes no driver call: its children make them, each after its fork.
 #include <signal.h>
 
+#include <array>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -84,7 +85,7 @@ class Mps : public ::testing::Test {
   }
 
   // Runs a kernel of 60 s until something ends it, and returns whether all later calls return what
-  // ended it. `name`: of the kernel.
+  // ended it.
   int run_until(CUresult expected) {
     const Gpu gpu;
     if (gpu.launch(nullptr, kForever) != CUDA_SUCCESS) return 3;
@@ -209,7 +210,8 @@ TEST_F(Mps, KernelsOfTwoClientsRunAtOnceAndThoseOfAnotherProcessDoNot) {
   ASSERT_TRUE(eventually([&] { return !std::filesystem::exists(socket); }));
 
   std::map<pid_t, std::vector<LoggedWork>> kernels;
-  for (const LoggedWork& line : sluice::test::GpuLog(gpu_log).all()) {
+  const sluice::test::GpuLog log(gpu_log);
+  for (const LoggedWork& line : log.all()) {
     if (line.kind == "kernel") kernels[line.pid].push_back(line);
   }
   const auto overlaps = [&](pid_t a, pid_t b) {
@@ -247,10 +249,10 @@ TEST_F(Mps, AFaultOfOneClientIsTheErrorOfAll) {
     return cuCtxSynchronize() == CUDA_SUCCESS ? 0 : 4;
   });
   start_daemon();
+  setenv(kShare, "50", 1);  // leaves room for the kernel that faults
   ForkedChild victim([&] { return run_until(CUDA_ERROR_ILLEGAL_ADDRESS); });
-  ASSERT_TRUE(wait_for(2));
-  setenv(kShare, "50", 1);  // the victim has the whole GPU: so this waits for the end of time
   unsetenv(kShare);
+  ASSERT_TRUE(wait_for(2));
   EXPECT_EQ(ForkedChild([] { return fault(); }).wait(kProgramPatience), 0);
   ASSERT_TRUE(wait_for(3)) << "the victim hangs";
   EXPECT_EQ(ForkedChild([] {
