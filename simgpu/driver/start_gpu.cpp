@@ -9,10 +9,13 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "simgpu/channel/place.hpp"
@@ -70,12 +73,16 @@ std::string program_path() {
   return path + "/../../../libexec/sluice/sluice-simgpu";
 }
 
-// The preload and the library path are for the client: the GPU process must not gate itself.
+// The preload and the library path are for the client: the GPU process must not gate itself. Nor
+// must it look like a client of an MPS daemon, which may live shorter.
 std::vector<char*> clean_environment() {
+  constexpr std::array<std::string_view, 3> kDropped{
+      "LD_PRELOAD=", "LD_LIBRARY_PATH=", "CUDA_MPS_"};
   std::vector<char*> kept;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    const bool dropped = std::strncmp(*variable, "LD_PRELOAD=", 11) == 0 ||
-                         std::strncmp(*variable, "LD_LIBRARY_PATH=", 16) == 0;
+    const bool dropped = std::any_of(kDropped.begin(), kDropped.end(), [&](std::string_view start) {
+      return std::string_view(*variable).starts_with(start);
+    });
     if (!dropped) kept.push_back(*variable);
   }
   kept.push_back(nullptr);

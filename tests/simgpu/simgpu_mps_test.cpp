@@ -12,8 +12,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/processes.hpp"
 #include "base/session.hpp"
 #include "tests/simgpu/gpu.hpp"
+#include "tests/simgpu/gpu_socket.hpp"
 #include "tests/support/forked_child.hpp"
 #include "tests/support/gpu_log.hpp"
 #include "tests/support/process.hpp"
@@ -51,6 +53,9 @@ class Mps : public ::testing::Test {
   }
 
   [[nodiscard]] std::string pipes() const { return session.file("pipes"); }
+  [[nodiscard]] std::string socket_file() const {
+    return sluice::base::runtime_dir() + "/" + session.name() + ".simgpu";
+  }
   [[nodiscard]] bool has_daemon() const {
     return std::filesystem::exists(pipes() + "/nvidia-cuda-mps-control.pid");
   }
@@ -206,8 +211,7 @@ TEST_F(Mps, KernelsOfTwoClientsRunAtOnceAndThoseOfAnotherProcessDoNot) {
   ForkedChild first(busy);
   ForkedChild second(busy);
   for (ForkedChild* child : {&alone, &first, &second}) EXPECT_EQ(child->wait(kProgramPatience), 0);
-  const std::string socket = sluice::base::runtime_dir() + "/" + session.name() + ".simgpu";
-  ASSERT_TRUE(eventually([&] { return !std::filesystem::exists(socket); }));
+  ASSERT_TRUE(eventually([&] { return !std::filesystem::exists(socket_file()); }));
 
   std::map<pid_t, std::vector<LoggedWork>> kernels;
   const sluice::test::GpuLog log(gpu_log);
@@ -228,6 +232,17 @@ TEST_F(Mps, KernelsOfTwoClientsRunAtOnceAndThoseOfAnotherProcessDoNot) {
     EXPECT_GE(kernel.end_ns - kernel.start_ns, 2 * 2 * 895'000U) << "half of the GPU";
   }
   EXPECT_EQ(kernels[alone.pid()].size(), 20U);
+}
+
+// Prevents: a GPU process that whoever looks for the clients of a daemon takes for one.
+TEST_F(Mps, TheGpuProcessIsNoClient) {
+  start_daemon();
+  ASSERT_EQ(told(), 132);
+  const pid_t gpu = sluice::simgpu::test::pid_behind(socket_file());
+  ASSERT_GT(gpu, 0);
+  const std::string environment = sluice::base::read_proc(gpu, "environ", 1U << 20U);
+  EXPECT_NE(environment.find("SLUICE_SESSION="), std::string::npos);
+  EXPECT_EQ(environment.find("CUDA_MPS_"), std::string::npos);
 }
 
 TEST_F(Mps, AClientHasNoSlicesOfItsOwn) {
