@@ -248,12 +248,11 @@ void Simulation::poll_parked(Nanoseconds now) {
   });
 }
 
+// The kernel that faults does not complete: whoever waits for it must find the error.
 void Simulation::finish_kernel(Stream& stream, Nanoseconds at) {
-  Client& client = *stream.client;
-  const unsigned device = stream.context->device;
-  const bool faults = (stream.work.flags & kFaults) != 0;
-  finish_work(stream, at);
-  if (faults) fault(client, device);
+  if ((stream.work.flags & kFaults) == 0) return finish_work(stream, at);
+  log_.work(stream, at);
+  fault(*stream.client, stream.context->device);
 }
 
 void Simulation::finish_work(Stream& stream, Nanoseconds at) {

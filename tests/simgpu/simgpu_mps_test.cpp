@@ -290,7 +290,10 @@ TEST_F(Mps, WithoutMpsAFaultIsTheErrorOfItsProcess) {
     return cuCtxSynchronize() == CUDA_SUCCESS ? 0 : 4;
   });
   ASSERT_TRUE(wait_for(1));
-  EXPECT_EQ(ForkedChild([] { return fault(); }).wait(kProgramPatience), 0);
+  // A synchronise that returned the completion of the faulty kernel did so one time in five.
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(ForkedChild([] { return fault(); }).wait(kProgramPatience), 0);
+  }
   shared.go = true;
   EXPECT_EQ(other.wait(kProgramPatience), 0);
 }
