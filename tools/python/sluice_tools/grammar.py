@@ -59,6 +59,11 @@ class Target:
         """ms, or times alone."""
         return self.amount / (1e3 if self.relative else 1e6)
 
+    @property
+    def percent(self) -> float:
+        """Of the jobs or steps that are to keep it: 99 of p99 and of step p99."""
+        return float(self.figure.rpartition("p")[2])
+
     def __str__(self) -> str:
         if not self.figure:
             return "none"

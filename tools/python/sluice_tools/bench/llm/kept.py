@@ -34,8 +34,7 @@ def _target(cell: str) -> Target | None:
 def _limit_ms(target: Target, alone: list[tuple[float, int]]) -> float | None:
     if not target.relative:
         return target.limit
-    percent = float(target.figure.removeprefix(f"{_STEP}p"))
-    return target.limit * _percentile(alone, percent) if alone else None
+    return target.limit * _percentile(alone, target.percent) if alone else None
 
 
 def _share(gaps: list[tuple[float, int]], limit_ms: float) -> float:

@@ -118,12 +118,8 @@ class Stage:
 
     def _team(self, condition: Condition) -> list[_Running]:
         critical = [self._critical[condition.own]] if self._critical else []
-        return critical if condition.name.startswith(ALONE) else critical + self._others(condition.width)
-
-    def _others(self, width: int) -> list[_Running]:
-        """In the order of the mix."""
-        found = [*self._serving, *self._stepping[width]]
-        return sorted(found, key=lambda running: self._mix.programs.index(running.program))
+        others = [*self._serving, *self._stepping[condition.width]]
+        return critical if condition.name.startswith(ALONE) else critical + others
 
     @staticmethod
     def _more_s(team: list[_Running]) -> float:
