@@ -13,7 +13,7 @@ from sluice_tools.measure.verdict import DISTURBED
 MOST_ROUNDS = 8
 _FEWEST_ROUNDS = 2
 # Smaller changes are called none: of a latency, in parts of it; of a speed, in parts of the speed alone.
-_SAME_LATENCY, _SAME_SPEED = 0.05, 0.02
+SAME_LATENCY, SAME_SPEED = 0.05, 0.02
 _SURE_SPEED = 0.05  # the interval reaches no further on either side
 _PRICE = 0.1  # less best effort than this is worth a word
 _STARVES = 0.05
@@ -57,6 +57,7 @@ class Answer:
     sure: bool
     text: list[str]
     next: list[str] = field(default_factory=list)
+    flags: tuple[str, str] = "", ""  # of `sluice exec`, for the critical and for the best-effort command
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def _figures(rows: list, bare: str, policy: str, counted_are: str) -> _Figures:
 
 def _direction(change: Change) -> tuple[str, bool]:
     """Of the latency, and whether it is sure."""
-    least = math.log1p(_SAME_LATENCY)
+    least = math.log1p(SAME_LATENCY)
     if abs(change.mean) <= least:
         return SAME, -least <= change.low and change.high <= least
     return (LOWER, change.high < 0) if change.mean < 0 else (HIGHER, change.low > 0)
@@ -175,7 +176,7 @@ def _judged(found: _Figures, bare: str, policy: str, direction: str) -> tuple[st
         return "NO", "the latency rises"
     if found.x.get(bare, math.inf) <= _QUIET:
         return "NO", "not needed: the two do not disturb each other"
-    return ("NO", "the latency stays, and best effort loses") if lost > _SAME_SPEED else ("NO", "the latency stays")
+    return ("NO", "the latency stays, and best effort loses") if lost > SAME_SPEED else ("NO", "the latency stays")
 
 
 def _next(word: str, found: _Figures, bare: str, sure: bool) -> list[str]:

@@ -11,15 +11,26 @@ from pathlib import Path
 from sluice_tools.command import run_command
 from sluice_tools.compare import show
 from sluice_tools.compare.answer import MOST_ROUNDS, Answer, decide
+from sluice_tools.compare.choice import MPS_PRIORITY, TIME_SLICED, WIDTHS, Choice, Way, cell_of, choose
 from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, CommandError, Parser, run_error, usage_error
-from sluice_tools.grammar import Target, required_policy, required_target
+from sluice_tools.grammar import WHOLE, Target, required_policy, required_target
 from sluice_tools.measure import ends, table, verdict
 from sluice_tools.measure.commands import Commands, Requests, Setting, Timing
 from sluice_tools.measure.experiments import sluice_program
 from sluice_tools.measure.load import Latency, run_once
 from sluice_tools.measure.needs import gpus, need_mps, others_on_gpu, time_scale, version
 from sluice_tools.measure.programs import mps
-from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, FIELDS, TARGET_FIELDS, Cell, Rows, claim, output_folder
+from sluice_tools.measure.rows import (
+    BEST_EFFORT,
+    CRITICAL,
+    FIELDS,
+    KEY,
+    TARGET_FIELDS,
+    Cell,
+    Rows,
+    claim,
+    output_folder,
+)  # fmt: skip
 from sluice_tools.measure.sitting import Group, Outcome, Sitting
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, Entry, one_line, summarize
 
@@ -52,7 +63,8 @@ and compare.html there. Exit codes: 0; 1 a cell failed, or nobody sent requests;
 BARE = "bare"
 DEFAULT = "device:200us"
 ROW_FIELDS = (*FIELDS, *TARGET_FIELDS, *ends.END_FIELDS)
-_FIGURES = ("p50", "p99", "mean", "max")
+_HELD = ("p50", "p99", "step p50", "step p99")  # what `sluice exec --target` takes, too
+_FIGURES = (*_HELD, "mean", "max")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -87,14 +99,19 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="T",
-        help="what is good enough, as p99=20ms or p99=1.2x: also measures the critical command with this target (of "
-        "p50 and p99), and chooses among several policies device:Tus; may be given again",
+        help="what is good enough, as p99=20ms, p99=1.2x or 'step p99=25ms': also measures the critical command with "
+        "this target (of p50 and p99), and chooses among several policies device:Tus; may be given again",
     )
     add("--seconds", type=float, default=8.0, metavar="S", help="measured time of a cell (default 8)")
     add("--warm-up", type=float, default=5.0, metavar="S", help="time before the measured time (default 5)")
     add("--start-limit", type=float, default=300.0, metavar="S", help="the longest that a command may load (300)")
     add("--repeats", type=int, metavar="N", help=f"rounds (default: until the answer is sure, at most {MOST_ROUNDS})")
-    add("--mps", action="store_true", help="under an MPS daemon of its own, best effort with the lower client priority")
+    add(
+        "--mps",
+        action="store_true",
+        help="also measure under an MPS daemon of its own, best effort with the lower client priority and in all, 50, "
+        "25 and 12 %% of the SMs; says whether to use MPS, and which width (--sms of sluice exec)",
+    )
     add("--gpu", choices=("real", "sim"), default="real", help="sim: the simulated GPU, for driver API programs")
     add("--out", type=Path, default=Path("results/compare"), metavar="DIR", help="default results/compare")
     add("--json", action="store_true", help="print JSON instead of the table")
@@ -150,7 +167,7 @@ def _row_of(target: str, options) -> str:
 
 def _is_held(target: Target) -> bool:
     """Whether `sluice exec --target` takes it."""
-    return target.figure in ("p50", "p99")
+    return target.figure in _HELD
 
 
 def _for_exec(text: str, target: Target, scale: float) -> str:
@@ -172,6 +189,24 @@ def _prepared(options, folder: Path) -> Iterator[None]:
             print(f"sluice compare: the --cleanup command {why}", file=sys.stderr)
 
 
+def _conditions(options, held: dict[str, str], widths: tuple, repeat: int) -> dict[str, Setting]:
+    """By the name of its cell, in the order of measuring. held: the targets of critical commands, by row.
+
+    In turns, so that a drift of the machine favours none. Widths go back and forth, so that best effort starts seldom.
+    """
+    both, usual = (CRITICAL, BEST_EFFORT), _usual(options)
+    together = {BARE: Setting(both, usual, bare=True)} | {policy: Setting(both, policy) for policy in options.policies}
+    together |= {cell_of(usual, width): Setting(both, usual, width=width) for width in widths}
+    back = repeat % 2 == 1
+    found = {ALONE: Setting((CRITICAL,), usual)} | (together if back else dict(reversed(together.items())))
+    for name, target in held.items():
+        turn = reversed(widths) if back else widths
+        found |= {cell_of(name, width): Setting(both, usual, target, width=width) for width in turn}
+        back = not back
+    found[BEST_EFFORT_ALONE] = Setting((BEST_EFFORT,), usual)
+    return found
+
+
 def _group(options, sluice: str, folder: Path, mode: str, scale: float, repeat: int) -> Group:
     """One round: the commands are started once, and again where a condition asks for it."""
     timing = Timing(options.seconds, options.warm_up, options.start_limit)
@@ -179,13 +214,9 @@ def _group(options, sluice: str, folder: Path, mode: str, scale: float, repeat: 
         _row_of(text, options): _for_exec(text, target, scale) for text, target in options.targets if _is_held(target)
     }
     lasting = options.seconds + options.warm_up
-    both, usual = (CRITICAL, BEST_EFFORT), _usual(options)
-    settings = {ALONE: Setting((CRITICAL,), usual)}
-    together = {BARE: Setting(both, usual, bare=True)} | {policy: Setting(both, policy) for policy in options.policies}
-    # In turns, so that a drift of the machine favours none.
-    settings |= together if repeat % 2 else dict(reversed(together.items()))
-    settings |= {name: Setting(both, usual, target) for name, target in held.items()}
-    settings[BEST_EFFORT_ALONE] = Setting((BEST_EFFORT,), usual)
+    settings = _conditions(options, held, WIDTHS if mode == MPS_PRIORITY else (WHOLE,), repeat)
+
+    logged = "-mps" if mode == MPS_PRIORITY else ""
 
     @contextlib.contextmanager
     def opened():
@@ -193,11 +224,11 @@ def _group(options, sluice: str, folder: Path, mode: str, scale: float, repeat: 
         requests = Requests(options.load, options.ready, options.latency)
         with (
             _prepared(options, output),
-            mps(sluice, options.mps) as environment,
+            mps(sluice, mode == MPS_PRIORITY) as environment,
             Commands(sluice, options.gpu, options.commands, timing, output, environment, scale, requests) as commands,
         ):
             yield lambda cell: commands.measure(
-                settings[cell.name], re.sub(r"[ =,:]+", "-", f"{cell.name}-{cell.repeat}")
+                settings[cell.name], re.sub(r"[ =,:%]+", "-", f"{cell.name}-{cell.repeat}{logged}")
             )
 
     return Group([Cell("", mode, name, repeat, lasting) for name in settings], opened)
@@ -219,7 +250,9 @@ def _settings(options, sluice: str, name: str) -> dict:
 def _said(options, entries: list[Entry]) -> list[str]:
     """What follows the answer: which T, and what targets bring."""
     by_cell = {entry.cell: entry for entry in entries}
-    wanted = [target for _, target in options.targets] or [None]
+    # T is chosen by what is measured of a latency, and a target of steps is judged by Sluice.
+    wanted = [target for _, target in options.targets if not target.figure.startswith("step")]
+    wanted = wanted or [None] * (not options.targets)
     found = [verdict.choose_spacing(entries, target, by_cell.get(BARE)) for target in wanted]
     found += [
         verdict.judge_target(text, by_cell[_row_of(text, options)], by_cell.get(_usual(options)))
@@ -238,20 +271,34 @@ class _Comparison:
         self._name, self._uuid = gpu["name"], gpu["uuid"]
         self._folder = folder
         self._rows = rows
-        self._mode = "MPS + priority" if options.mps else "time-sliced"
+        self._modes = [TIME_SLICED, MPS_PRIORITY] if options.mps else [TIME_SLICED]
         self._others: dict[str, None] = {}
 
     def _chosen(self) -> tuple[str, list[dict]]:
-        return ends.chosen([row for row in self._rows.rows if row["mode"] == self._mode])
+        return ends.chosen([row for row in self._rows.rows if row["mode"] in self._modes])
+
+    def _way(self, rows: list[dict]) -> tuple[Way, Choice | None]:
+        """How to start the two; under --mps, the better of the modes and widths."""
+        usual = _usual(self._options)
+        choice = choose(rows, usual) if self._options.mps else None
+        return (choice.way if choice else Way(TIME_SLICED, usual)), choice
 
     def _answer(self) -> Answer | None:
         counted, rows = self._chosen()
-        return decide(rows, BARE, _usual(self._options), counted) if rows else None
+        if not rows:
+            return None
+        way, choice = self._way(rows)
+        answer = decide([row for row in rows if row["mode"] == way.mode], BARE, way.cell, counted)
+        answer.flags = way.flags
+        if choice:
+            answer.sure = answer.sure and choice.sure
+            answer.text.append(choice.text)
+        return answer
 
     def _describe(self, measured: list, _) -> str:
         counted, rows = self._chosen()
-        keys = {(row["cell"], row["repeat"]) for row in measured}
-        return one_line([row for row in rows if (row["cell"], row["repeat"]) in keys], rows, counted)
+        keys = {tuple(row[name] for name in KEY) for row in measured}
+        return one_line([row for row in rows if tuple(row[name] for name in KEY) in keys], rows, counted)
 
     def _look_around(self) -> None:
         """Says once who else uses the GPU: nobody else looks."""
@@ -263,8 +310,11 @@ class _Comparison:
 
     def _round(self, repeat: int) -> Outcome:
         self._look_around()
-        group = _group(self._options, self._sluice, self._folder, self._mode, time_scale(self._name), repeat)
-        sitting = Sitting("sluice compare", self._rows, [group], machine={"gpu": self._name}, describe=self._describe)
+        groups = [
+            _group(self._options, self._sluice, self._folder, mode, time_scale(self._name), repeat)
+            for mode in self._modes
+        ]
+        sitting = Sitting("sluice compare", self._rows, groups, machine={"gpu": self._name}, describe=self._describe)
         if sitting.missing:
             print(f"sluice compare: round {repeat}", file=sys.stderr)
         return sitting.run()
@@ -287,12 +337,18 @@ class _Comparison:
     def show(self) -> int:
         counted, rows = self._chosen()
         entries = summarize(rows, counted)
-        failures = table.failures([row for row in self._rows.errors if row["mode"] == self._mode])
-        head = show.about(self._options, self._name, self._mode, list(self._others))
-        answer = self._answer()
-        return show.Shown(self._options, head, entries, answer, _said(self._options, entries), failures).write(
-            self._folder
-        )
+        failures = table.failures([row for row in self._rows.errors if row["mode"] in self._modes])
+        head = show.about(self._options, self._name, " and ".join(self._modes), list(self._others))
+        answer, mode = self._answer(), self._way(rows)[0].mode
+        said = _said(self._options, [entry for entry in entries if entry.mode == mode])
+        said += self._said_of_widths(rows)
+        return show.Shown(self._options, head, entries, answer, said, failures).write(self._folder)
+
+    def _said_of_widths(self, rows: list[dict]) -> list[str]:
+        """For each target, how to start the two."""
+        held = [(text, target) for text, target in self._options.targets if self._options.mps and _is_held(target)]
+        found = [choose(rows, _row_of(text, self._options), text) for text, _ in held]
+        return [choice.text for choice in found if choice]
 
 
 def _run(options) -> int:

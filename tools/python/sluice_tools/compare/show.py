@@ -13,11 +13,11 @@ from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL
 from sluice_tools.measure.summary import Entry
 
 
-def commands(options) -> list[str]:
-    """To start the two, with Sluice."""
+def commands(options, flags: tuple[str, str] = ("", "")) -> list[str]:
+    """To start the two, with Sluice. flags: further ones of each."""
     critical, best_effort = (shlex.join(options.commands[role]) for role in (CRITICAL, BEST_EFFORT))
     start = f"{sluice_word()} exec" + (" --gpu sim" if options.gpu == "sim" else "")
-    return [f"{start} --priority 1 -- {critical}", f"{start} --priority 0 -- {best_effort}"]
+    return [f"{start}{flags[0]} --priority 1 -- {critical}", f"{start}{flags[1]} --priority 0 -- {best_effort}"]
 
 
 def about(options, name: str, mode: str, others: list[str]) -> list[str]:
@@ -61,7 +61,7 @@ class Shown:
 
     def _commands(self) -> list[str]:
         """To go on with. A command that has just failed is none."""
-        return [] if self._failures else commands(self._options)
+        return [] if self._failures else commands(self._options, *([self._answer.flags] if self._answer else []))
 
     def json(self) -> str:
         return json.dumps(

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sluice_tools.errors import CommandError, run_error
+from sluice_tools.grammar import WHOLE
 from sluice_tools.measure.command_rows import role_figures, target_figures
 from sluice_tools.measure.load import Latency, Load
-from sluice_tools.measure.programs import Program, Session
+from sluice_tools.measure.programs import Program, Session, width_variables
 from sluice_tools.measure.readiness import IDLE_S, Idle, Launching, Ready, is_open, listening
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL
 from sluice_tools.measure.sitting import CellError
@@ -42,12 +43,17 @@ class Timing:
 class Setting:
     """One cell. policy: of the best-effort command, from its start: CUDA graphs keep the waits that they were made
     with. bare: as without Sluice, nobody is above another. target: of the critical command, in real time as `sluice
-    exec --target` takes it."""
+    exec --target` takes it. width: of the best-effort command under MPS, in percent of the SMs, also from its start."""
 
     roles: tuple
     policy: str = "none"
     target: str = ""
     bare: bool = False
+    width: int = WHOLE
+
+    def from_start(self, role: str) -> tuple:
+        """What a process of this role keeps."""
+        return (self.target,) if role == CRITICAL else (self.policy, self.width)
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,7 @@ class Commands:
         self._ready = Ready(self._requests.ready, folder / "ready.log", self._shell)
         self._session: Session | None = None
         self._running: dict[str, Program] = {}
-        self._started: dict[str, str] = {}  # by role: what of the setting holds from its start
+        self._started: dict[str, tuple] = {}  # by role: what of the setting holds from its start
         self._load: Load | None = None
         self._bare = False
         self._worked: set[str] = set()
@@ -154,9 +160,8 @@ class Commands:
 
     def _end_others(self, setting: Setting) -> None:
         """Ends what the cell does not have, or must have anew."""
-        from_start = {CRITICAL: setting.target, BEST_EFFORT: setting.policy}
         for role in list(self._running):
-            other = self._started[role] != from_start[role]
+            other = self._started[role] != setting.from_start(role)
             if role not in setting.roles or other or self._running[role].describe_end():
                 self._end(role)
         if self._load and self._load.failure:
@@ -184,11 +189,11 @@ class Commands:
             self._commands[role],
             _PRIORITY[role],
             setting.policy,
-            self._environment(role == BEST_EFFORT),
+            self._environment(role == BEST_EFFORT) | (width_variables(setting.width) if role == BEST_EFFORT else {}),
             options=("--name", name, *target),
             log=self._folder / f"{label}-{name}.log",
         )
-        self._started[role] = setting.target if role == CRITICAL else setting.policy
+        self._started[role] = setting.from_start(role)
         if role == CRITICAL and self._requests.load:
             self._wait_until_ready()
             self._unloaded = watch.counters(CRITICAL)["launches"]
