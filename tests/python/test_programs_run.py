@@ -191,6 +191,16 @@ def test_under_mps_best_effort_has_the_lower_priority(bench, tmp_path, monkeypat
     assert len(bench.stand_ins.daemon_pids()) == 1 and gone(bench.stand_ins.daemon_pids())
 
 
+def test_the_shell_does_not_choose_what_runs_under_mps(monkeypatch, tmp_path):
+    """A measurement from a shell with SLUICE_MPS=1 would have two daemons, and no time slicing."""
+    monkeypatch.setenv("SLUICE_MPS", "1")
+    monkeypatch.setenv("SLUICE_SMS", "25%")
+    (sluice := tmp_path / "sluice").write_text('#!/bin/sh\necho "{\\"seen\\": \\"$SLUICE_MPS/$SLUICE_SMS/$OWN\\"}"\n')
+    sluice.chmod(0o755)
+    started = programs.Session(str(sluice)).start(["x"], 0, "none", {"OWN": "1"})
+    assert started.result() == {"seen": "0//1"}
+
+
 def test_each_width_has_processes_and_one_at_a_time_works(bench, tmp_path, monkeypatch):
     monkeypatch.setenv("STAND_IN_TURNS", str(tmp_path / "turns.txt"))
     given = "default,sms=50%,bare+sms=25%,sms=50%+target=step p99=1.2x"

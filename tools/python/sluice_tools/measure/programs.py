@@ -108,6 +108,8 @@ class Program:
 
 
 _sessions = itertools.count(1)
+# A measurement says itself what runs under MPS, whatever the shell says in which it was started.
+_OWN_MPS = {"SLUICE_MPS": "0", "SLUICE_SMS": ""}
 
 
 class Session:
@@ -139,7 +141,7 @@ class Session:
                 "--",
                 *command,
             ],
-            environment,
+            _OWN_MPS | environment,
             **more,
         )
         self._started.append(program)
