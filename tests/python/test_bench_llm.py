@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from conftest import PACKAGE, environment
@@ -27,7 +28,7 @@ from sluice_tools.bench.llm.workload import CV, FULL, TINY, requests
 from sluice_tools.grammar import WHOLE
 from sluice_tools.measure import programs
 from sluice_tools.measure.paired import compare_ratios
-from sluice_tools.measure.rows import BEST_EFFORT, Cell, Rows
+from sluice_tools.measure.rows import BEST_EFFORT, KEY, Cell, Rows
 from sluice_tools.measure.sitting import CellError
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, Entry
 
@@ -547,6 +548,35 @@ def test_the_frontier_has_a_point_for_each_mode_condition_and_width():
 
 def test_a_table_without_pairs_has_no_frontier():
     assert frontier.figures([Entry("t, 70 %", "MPS", ALONE)]) == []
+
+
+def drawing():
+    file = Path(__file__).parents[2] / "docs" / "images" / "frontier.py"
+    spec = importlib.util.spec_from_file_location("frontier_picture", file)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_picture_of_the_frontier_is_drawn_from_the_rows(rows, tmp_path):
+    for mode, cell, load in ((plan.TIME_SLICED, plan.DEFAULT, 70), ("MPS", "default, sms=50%", 70), ("MPS", "x", 30)):
+        for name in (ALONE, BEST_EFFORT_ALONE, cell):
+            copied = [row for row in rows.rows if row["cell"] == (plan.DEFAULT if name == cell else name)]
+            for row in copied:
+                figures_of = {key: value for key, value in row.items() if key not in KEY}
+                rows.add(Cell(f"t, {load} %", mode, name, int(row["repeat"])), [figures_of])
+    drawing().main(rows.file, target := tmp_path / "frontier.svg")
+    points = [
+        one for one in ElementTree.parse(target).iter("{http://www.w3.org/2000/svg}circle") if one.get("r") == "8"
+    ]
+    assert len(points) == 4
+    places = {(float(one.get("cx") or 0), float(one.get("cy") or 0)) for one in points}
+    assert len({x for x, _ in places}) == 2 and len({y for _, y in places}) == 1  # two panels, and half of the speed
+    text = target.read_text()
+    assert all(name in text for name in ("t, 70 % load", "t, 30 % load", "default, sms=50%", plan.TIME_SLICED))
+    with pytest.raises(ValueError, match="no row has"):
+        drawing().draw([])
 
 
 def test_too_few_requests_show_the_slowest(rows):

@@ -195,7 +195,7 @@ def test_the_answer_is_as_sure_as_the_way():
     for row, factor in zip([row for row in found if row["cell"] == CONDITION and row.get("per_s")], (0.1, 0.1, 3, 2)):
         row["per_s"] = str(float(row["per_s"]) * factor)  # time slicing, of which some rounds had much more
     answer = answered(found, "--mps")
-    assert answer.flags[0] and not answer.sure
+    assert answer.flags[0] and not answer.sure and answer.text[-1].endswith(cli._UNSURE)
 
 
 # --- What is measured -----------------------------------------------------------------------------------------------

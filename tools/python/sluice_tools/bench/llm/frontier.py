@@ -46,9 +46,13 @@ def _chart(subject: str, drawn: list[Entry], cells: list[str]) -> Chart:
     )
 
 
+def points_of(entries: list[Entry]) -> list[Entry]:
+    """Those that are a point. entries: of which the latency is the time per token."""
+    return [entry for entry in entries if entry.together and entry.share and entry.x["p50"]]
+
+
 def figures(entries: list[Entry]) -> list[Chart]:
-    """entries: of which the latency is the time per token."""
-    points = [entry for entry in entries if entry.together and entry.share and entry.x["p50"]]
+    points = points_of(entries)
     cells = list(dict.fromkeys(entry.cell for entry in points))
     subjects = dict.fromkeys(entry.subject for entry in points)
     return [_chart(subject, [entry for entry in points if entry.subject == subject], cells) for subject in subjects]
