@@ -514,6 +514,7 @@ def test_the_interval_is_of_the_differences_in_a_round(rows):
 def test_one_round_has_no_interval_and_no_share_is_below_zero():
     assert report._mean([1.1], compare_ratios, "{:.2f}".format) == "1.10"
     assert report._percent([0.01, 0.2]).startswith("10.5 [0-") and report._percent([]) == "-"
+    assert report._percent([0.98, 1.0], 1.0) == "99 [86.3-100] %" and report._percent([0.9, 1.1]) == "100 [0-227] %"
 
 
 def test_the_frontier_has_a_point_for_each_mode_condition_and_width():

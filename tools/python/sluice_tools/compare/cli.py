@@ -63,7 +63,6 @@ and compare.html there. Exit codes: 0; 1 a cell failed, or nobody sent requests;
 BARE = "bare"
 DEFAULT = "device:200us"
 ROW_FIELDS = (*FIELDS, *TARGET_FIELDS, *ends.END_FIELDS)
-_UNSURE = " Not sure yet: the rounds differ so much that another way to start them may be better."
 _HELD = ("p50", "p99", "step p50", "step p99")  # what `sluice exec --target` takes, too
 _FIGURES = (*_HELD, "mean", "max")
 
@@ -292,7 +291,7 @@ class _Comparison:
         answer = decide([row for row in rows if row["mode"] == way.mode], BARE, way.cell, counted)
         answer.flags = way.flags
         if choice:
-            answer.text.append(choice.text + (_UNSURE if answer.sure and not choice.sure else ""))
+            answer.text.append(choice.text)
             answer.sure = answer.sure and choice.sure
         return answer
 

@@ -85,7 +85,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     known = ", ".join(plan.BEST_EFFORT)
-    add("--best-effort", type=_names(plan.BEST_EFFORT), default=list(plan.BEST_EFFORT), metavar="P,...", help=known)
+    add(
+        "--best-effort",
+        type=_names(plan.BEST_EFFORT),
+        default=list(plan.BEST_EFFORT),
+        metavar="P,...",
+        help=f"all of {known}",
+    )
     add("--modes", type=_names(plan.MODES), default=list(plan.MODES), metavar="M,...", help=", ".join(plan.MODES))
     add("--loads", type=_loads, default=list(plan.LOADS), metavar="L,...", help="%% of the capacity (30,70,100)")
     add("--conditions", type=_conditions, metavar="C,...", help="see below (default: none,default and --targets)")

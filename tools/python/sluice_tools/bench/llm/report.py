@@ -1,6 +1,7 @@
 """What `sluice bench llm` says: a table, and a page with the curves."""
 
 import json
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -53,9 +54,9 @@ def _tail(entry: Entry) -> str:
     return "-" if not entry.ms["max"] else f"{_x(entry, 'max')} max"
 
 
-def _percent(values: list) -> str:
+def _percent(values: list, most: float = math.inf) -> str:
     """An interval of shares may not leave them."""
-    return _mean(values, compare, lambda value: f"{100 * max(value, 0.0):.3g}") + (" %" if values else "")
+    return _mean(values, compare, lambda value: f"{100 * min(max(value, 0.0), most):.3g}") + (" %" if values else "")
 
 
 def lines(rows: list[dict], tpot: list[Entry], ttft: list[Entry], gaps: list[Entry]) -> list[tuple]:
@@ -78,7 +79,8 @@ def lines(rows: list[dict], tpot: list[Entry], ttft: list[Entry], gaps: list[Ent
                 _x(other, "p50"),
                 _tail(other),
                 _x(gap, "p99"),
-                *map(_percent, (one.share, one.in_time, kept(rows, one.subject, one.mode, one.cell))),
+                _percent(one.share),
+                *(_percent(of, 1.0) for of in (one.in_time, kept(rows, one.subject, one.mode, one.cell))),
             )
         )
     return found
