@@ -133,6 +133,9 @@ def test_with_a_target_the_way_that_keeps_it_and_gives_most():
 def test_a_target_that_only_mps_keeps_needs_no_gain():
     ways = {0: (1.5, 0.6, 0.5), 100: (1.5, 0.7, 0.5), 12: (1.02, 0.1, 0.99)}
     assert choose(rows(ways, cell="t"), "t", "p99=9ms").way.width == 12
+    for noise in (NOISE, (1.0,)):
+        slower = choose(rows({0: (1.5, 0.6, 0.5), 12: (1.6, 0.1, 0.99)}, cell="t", noise=noise), "t", "p99=9ms")
+        assert slower.way.width == 12 and slower.sure == (noise == NOISE)
     none = choose(rows({0: (1.5, 0.6, 0.5), 50: (1.5, 0.7, 0.7), 12: (1.02, 0.1, 0.6)}, cell="t"), "t", "p99=9ms")
     assert none.way.mode == TIME_SLICED
     assert none.text.startswith(
@@ -154,6 +157,11 @@ def test_what_is_missing_is_no_choice_and_no_failure(left_out):
         found = [row for row in found if row["cell"] != left_out]
     # Without the critical command alone, latencies are compared, but not said in times of it.
     assert (choose(found, CONDITION) is None) == (left_out != "alone")
+
+
+def test_a_round_without_its_own_alone_is_compared_with_that_of_others():
+    found = [row for row in rows(BUSY) if "alone" not in row["cell"] or row["repeat"] == "1"]
+    assert choose(found, CONDITION).sure and choose(found, CONDITION).text == choose(rows(BUSY), CONDITION).text
 
 
 def test_starved_best_effort_counts_as_a_round():
