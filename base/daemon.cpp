@@ -27,6 +27,8 @@ namespace {
   setsid();
   signal(SIGHUP, SIG_DFL);
   signal(SIGINT, SIG_DFL);
+  signal(SIGTERM, SIG_DFL);
+  signal(SIGCHLD, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);

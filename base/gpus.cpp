@@ -36,6 +36,7 @@ Gpus parse_gpus(const std::string& json) {
       gpus.names.push_back(device.at("name").get<std::string>());
       gpus.archs.push_back(device.value("arch", ""));
       const int sms = device.value("sms", 0);
+      gpus.mps = gpus.mps || device.value("mps", false);
       gpus.least_sms = gpus.least_sms == 0 ? sms : std::min(gpus.least_sms, sms);
       gpus.most_memory = std::max(gpus.most_memory, device.value("memory_bytes", std::uint64_t{0}));
     }

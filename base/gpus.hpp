@@ -14,6 +14,7 @@ struct Gpus {
   std::vector<std::string> names;  ///< By index.
   std::string why_simulated;
   std::vector<std::string> archs;  ///< By index: "sm_90"; empty if `sluice gpus` reports none.
+  bool mps = false;                ///< The asking process is a client of an MPS daemon there.
   int least_sms = 0;               ///< SMs of the smallest one; 0 if `sluice gpus` reports none.
   std::uint64_t most_memory = 0;   ///< Bytes of the largest one; 0 if `sluice gpus` reports none.
 };

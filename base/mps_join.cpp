@@ -98,8 +98,7 @@ MpsJoin join_mps(const Install& install, const std::string& session, const std::
 
 void restore_mps_keeper(const Install& install, const std::string& session) {
   const MpsFolder folder(session);
-  if (!folder.exists()) return;
-  if (const Fd lock = folder.lock(false)) ensure_keeper(install, session, folder);
+  if (const Fd lock = folder.try_lock()) ensure_keeper(install, session, folder);
 }
 
 std::string other_mps_daemons(const std::string& session) {

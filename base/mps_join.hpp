@@ -23,8 +23,8 @@ struct MpsJoin {
 [[nodiscard]] MpsJoin join_mps(const Install& install, const std::string& session,
                                const std::string& control);
 
-/// Starts a keeper for what there is of the session's MPS daemon, if the keeper was killed. Waits
-/// for others that start or end something.
+/// Starts a keeper for what there is of the session's MPS daemon, if the keeper was killed. Does
+/// nothing while another process starts or ends something: that one sees to it. Throws RunError.
 void restore_mps_keeper(const Install& install, const std::string& session);
 
 /// One line about MPS daemons of this machine that are not the session's: with the session's

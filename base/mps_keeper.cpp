@@ -16,6 +16,7 @@ using Clock = std::chrono::steady_clock;
 using Kind = MpsProcess::Kind;
 
 constexpr auto kPause = 250ms;
+constexpr auto kPauseNextToController = 1s;
 constexpr auto kPatience = 10s;
 
 /// The processes of one daemon.
@@ -89,14 +90,16 @@ void keep_mps(const std::string& session, const std::function<bool()>& controlle
   const MpsFolder folder(session);
   Fd keeper;
   for (;;) {
+    bool controller = false;
     {
       const Fd lock = folder.lock(false);
       if (!lock) return;
       if (!keeper) keeper = folder.become_keeper();
       if (!keeper) return;
-      if (look_after(folder, controller_lives())) return folder.remove_all();
+      controller = controller_lives();
+      if (look_after(folder, controller)) return folder.remove_all();
     }
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(controller ? kPauseNextToController : kPause);
   }
 }
 

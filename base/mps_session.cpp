@@ -151,7 +151,7 @@ void signal_process(const MpsProcess& process, int signal) noexcept {
   }
 }
 
-MpsFolder::MpsFolder(const std::string& session) : path_(runtime_dir() + "/" + session + ".mps") {}
+MpsFolder::MpsFolder(const std::string& session) : path_(mps_folder(session)) {}
 
 bool MpsFolder::exists() const { return access(path_.c_str(), F_OK) == 0; }
 
@@ -185,6 +185,12 @@ Fd MpsFolder::lock(bool make) const {
     // Its keeper may have removed it meanwhile.
     if (still_named(fd.get(), path_)) return fd;
   }
+}
+
+Fd MpsFolder::try_lock() const noexcept {
+  Fd fd(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (fd && (flock(fd.get(), LOCK_EX | LOCK_NB) != 0 || !still_named(fd.get(), path_))) fd.reset();
+  return fd;
 }
 
 Fd MpsFolder::become_keeper() const {

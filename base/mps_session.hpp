@@ -54,6 +54,9 @@ class MpsFolder {
   /// not `make`. Throws RunError.
   [[nodiscard]] Fd lock(bool make) const;
 
+  /// The same without waiting. Empty: somebody has it, or there is no folder.
+  [[nodiscard]] Fd try_lock() const noexcept;
+
   /// The right to be the session's keeper, until the descriptor is closed. Empty: another process
   /// has it, or there is no folder.
   [[nodiscard]] Fd become_keeper() const;

@@ -86,6 +86,10 @@ uid_t session_uid() noexcept {
 
 std::string runtime_dir() { return "/dev/shm/sluice-" + std::to_string(session_uid()); }
 
+std::string mps_folder(std::string_view session) {
+  return runtime_dir() + "/" + std::string(session) + ".mps";
+}
+
 void ensure_private_folder(const std::string& folder) {
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
     throw std::runtime_error("cannot make the folder " + folder + ": " + std::strerror(errno));

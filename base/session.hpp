@@ -31,6 +31,9 @@ inline constexpr std::string_view kDefaultSession = "default";
 /// cannot be made, is not a folder of this user, or is open to others.
 void ensure_private_folder(const std::string& folder);
 
+/// The folder of the MPS daemon of a session of this user. See mps_session.hpp.
+[[nodiscard]] std::string mps_folder(std::string_view session);
+
 /// ensure_private_folder(runtime_dir())
 void ensure_runtime_dir();
 

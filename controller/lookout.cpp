@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "base/install.hpp"
+#include "base/mps_join.hpp"
 #include "base/processes.hpp"
 #include "shm/gain.hpp"
 #include "shm/outside.hpp"
@@ -104,6 +106,7 @@ void Lookout::look_once(Shared& shared, std::unique_lock<std::mutex>& lock) {
   const bool outside = matter(*shared.board);
   std::map<int, shm::OutsideWord> found;
   lock.unlock();
+  base::restore_mps_keeper(base::Install::of_this_program(), shared.session);
   if (outside) found = look_outside(shared, snapshot);
   if (shared.looks++ % kAskDriver == 0) shared.busy = busy_devices(snapshot);
   lock.lock();

@@ -20,6 +20,7 @@ namespace sluice::controller {
 ///   target that is a multiple of its time alone. Next to a busy one, a program with short slices
 ///   would get little (docs/reference/slices.md).
 /// - What the session has gained (ledger.hpp).
+/// It also starts another keeper of the session's MPS daemon if that was killed.
 /// In a thread of its own, because NVML and /proc may block.
 class Lookout {
  public:

@@ -1,11 +1,14 @@
 // `sluice controller`: the controller of a session of this user.
 #include <unistd.h>
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "base/command_line.hpp"
+#include "base/install.hpp"
+#include "base/mps_join.hpp"
 #include "base/node_service.hpp"
 #include "controller/daemon.hpp"
 #include "controller/program.hpp"
@@ -48,6 +51,14 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   return sluice::base::kExitUsage;
 }
 
+/// The keeper may have been killed since the last look, and nobody else would end the daemon.
+void leave_mps(const std::string& session) noexcept {
+  try {
+    sluice::base::restore_mps_keeper(sluice::base::Install::of_this_program(), session);
+  } catch (const std::exception&) {  // the next command of the session finds it
+  }
+}
+
 void serve(const Options& options, const sluice::base::SignalFd& end_signals) {
   using namespace sluice;
   const std::string& session = options.daemon.session;
@@ -59,6 +70,7 @@ void serve(const Options& options, const sluice::base::SignalFd& end_signals) {
                         " pid=" + std::to_string(getpid()) + " board=/dev/shm/" +
                         shm::board_name(session) + " socket=" + daemon.socket_path(),
                     {});
+  leave_mps(session);
 }
 
 }  // namespace

@@ -282,6 +282,7 @@ void Registry::fill_slot(int index, const Connection& from, const Request& reque
   slot.uid.store(from.peer.uid);
   slot.attached_ns.store(base::monotonic_ns());
   slot.policy.store(request.policy);
+  slot.mps.store(request.mps);
   const std::string process = short_name(from.peer.process->pid());
   const std::string name = printable(text_of(request.name), slot.name.size() - 1);
   store_text(slot.name.data(), slot.name.size(), name.empty() ? process : name);

@@ -44,7 +44,7 @@ struct Request {
   std::uint64_t target = 0;      ///< Target::pack()
   std::uint64_t memory = 0;      ///< The limit of its device memory in bytes; 0: none.
   std::uint32_t weight = 0;      ///< weight.hpp
-  std::uint32_t reserved = 0;
+  std::uint32_t mps = 0;         ///< MpsWord; not used by kSet.
   std::array<std::uint8_t, 16> device_uuid{};
   std::array<char, 40> device_name{};
   std::array<char, kNameSize> name{};    ///< For users; empty: the name of the process.

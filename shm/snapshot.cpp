@@ -222,6 +222,7 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   client.slice = slice_text(slot.requested_slice.load());
   client.slice_us = slot.slice_us.load();
   client.slice_state = static_cast<SliceState>(slot.slice_state.load());
+  client.mps = MpsWord::unpack(slot.mps.load());
   client.weight = slot.requested_weight.load();
   client.takes_turns = slot.turn.takes.load() != 0;
   client.has_turn = client.takes_turns && slot.turn.until_ns.load() > now_ns;

@@ -8,6 +8,7 @@
 #include "shm/board.hpp"
 #include "shm/gain.hpp"
 #include "shm/labels.hpp"
+#include "shm/mps_word.hpp"
 #include "shm/slice_answer.hpp"
 
 /// The state of a board at one moment, for status output. Reading is not atomic over the whole
@@ -109,6 +110,7 @@ struct ClientSnapshot {
   std::string slice;                 ///< The time slice that the user asks for.
   std::uint32_t slice_us = 0;        ///< The time slice that was set; 0: the driver's.
   SliceState slice_state = SliceState::kUnknown;
+  MpsWord mps;               ///< Whether it is a client of an MPS daemon.
   std::uint32_t weight = 0;  ///< See weight.hpp.
   bool takes_turns = false;  ///< With the clients of its priority.
   bool has_turn = false;

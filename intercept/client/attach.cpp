@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -44,6 +45,14 @@ shm::TraceHeader trace_header_of(const Client& client) {
     header.exec_source = static_cast<std::uint32_t>(shm::ExecSource::kSimulator);
   }
   return header;
+}
+
+std::uint32_t mps_of(shm::MpsWord mps, CUdevice device) noexcept {
+  if (!is_under_mps(device)) return shm::MpsWord{shm::MpsWord::Mode::kNone, 0, 0, 0}.pack();
+  int sms = 0;
+  driver().cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+  mps.sms = static_cast<std::uint32_t>(std::max(sms, 0));
+  return mps.pack();
 }
 
 }  // namespace
@@ -89,6 +98,7 @@ std::optional<Seat> Interposer::ask_for_seat(CUdevice device, int& connection) n
   request.slice = config_.slice;
   request.memory = config_.memory;
   request.weight = config_.weight;
+  request.mps = mps_of(config_.mps, device);
   CUuuid uuid{};
   driver().cuDeviceGetUuid_v2(&uuid, device);
   std::memcpy(request.device_uuid.data(), uuid.bytes, sizeof(uuid.bytes));

@@ -10,6 +10,7 @@
 
 #include "base/fd.hpp"
 #include "base/node_service.hpp"
+#include "base/session.hpp"
 #include "intercept/driver/log.hpp"
 #include "shm/client_name.hpp"
 #include "shm/labels.hpp"
@@ -81,6 +82,22 @@ bool read_switch(const char* name) {
   return text != "0";
 }
 
+/// Only the driver knows whether the process is a client at all.
+shm::MpsWord read_mps(const std::string& session) {
+  shm::MpsWord mps{shm::MpsWord::Mode::kOther, 0, 0, 0};
+  std::string_view pipes = variable("CUDA_MPS_PIPE_DIRECTORY").value_or("");
+  const std::string folder = base::mps_folder(session) + "/";
+  if (pipes.starts_with(folder)) {
+    pipes.remove_prefix(folder.size());
+    const char* const end = pipes.data() + pipes.size();
+    const auto result = std::from_chars(pipes.data(), end, mps.daemon);
+    if (result.ec == std::errc{} && result.ptr == end) mps.mode = shm::MpsWord::Mode::kSession;
+  }
+  const std::string_view percent = variable("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE").value_or("");
+  std::from_chars(percent.data(), percent.data() + percent.size(), mps.percent);
+  return mps;
+}
+
 }  // namespace
 
 std::uint64_t memory_limit_of_environment() noexcept {
@@ -102,6 +119,7 @@ Config read_config() {
                 {},
                 kDefaultTraceMiB << 20U,
                 {},
+                {},
                 {}};
   if (const auto text = variable("SLUICE_SESSION")) {
     if (base::valid_session_name(*text)) {
@@ -115,6 +133,7 @@ Config read_config() {
   } else {
     config.session = base::default_session();
   }
+  config.mps = read_mps(config.session);
   const bool chosen = read_priority(config.priority);
   if (const auto text = variable("SLUICE_POLICY")) {
     if (const auto policy = shm::parse_policy(*text)) {

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <string>
 
+#include "shm/mps_word.hpp"
 #include "shm/policy.hpp"
 #include "shm/target.hpp"
 
@@ -24,6 +25,8 @@ struct Config {
   std::string name;           ///< SLUICE_NAME, else shm::client_name() of this process.
   std::string label;          ///< SLUICE_LABEL, with the Slurm job, the pod and its namespace, and
                               ///< with priority=default if SLUICE_PRIORITY has no priority.
+  shm::MpsWord mps;           ///< If it is one of an MPS daemon: CUDA_MPS_PIPE_DIRECTORY says
+                              ///< which, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE how wide.
 };
 
 /// Reads the SLUICE_* variables. Replaces a value that cannot be read by its default and reports it

@@ -298,6 +298,30 @@ def test_mps_is_a_warning(machine, named):
     assert machine.one("mps").level == WARNING
 
 
+def mps_client(pid: int, under: str, device: int = 0) -> dict:
+    return {**CLIENT, "pid": pid, "name": f"p{pid}", "device": device, "mps": {"under": under}}
+
+
+def with_clients(machine, *clients: dict) -> None:
+    machine.answer("status", {**STATUS, "clients": list(clients)})
+
+
+def test_what_the_mps_daemon_of_the_session_shares_is_said(machine):
+    with_clients(machine, mps_client(7, "session"), mps_client(8, "session"), mps_client(9, "none", device=1))
+    found = machine.one("mps")
+    assert found.level == OK
+    assert found.said == "the session's MPS daemon has 2 programs: a fatal fault of one ends the kernels of all"
+
+
+def test_programs_outside_of_the_mps_daemon_of_the_session_are_named(machine):
+    with_clients(machine, mps_client(7, "session"), mps_client(8, "none"), mps_client(9, "other"))
+    found = machine.findings("mps")
+    assert [finding.level for finding in found] == [WARNING, WARNING]
+    assert "pid 8 (p8) is outside" in found[0].said and "pid 9 (p9)" in found[1].said
+    with_clients(machine, mps_client(8, "none"), {**mps_client(9, "none"), "mps": None})
+    assert machine.one("mps").said == "no MPS daemon: the GPU is time-sliced"
+
+
 @pytest.mark.parametrize("name", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
 def test_segments_that_are_switched_off_are_a_warning(machine, name):
     machine.environment[name] = "max_split_size_mb:128, expandable_segments:True"

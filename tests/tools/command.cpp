@@ -13,7 +13,10 @@ std::vector<std::string> sluice_command(std::vector<std::string> args) {
 }
 
 base::Captured sluice(std::vector<std::string> args) {
-  base::Captured result = Process(sluice_command(std::move(args))).finish();
+  return without_container_line(Process(sluice_command(std::move(args))).finish());
+}
+
+base::Captured without_container_line(base::Captured result) {
   // Where the tests run in a container, the first controller of a session says so.
   const std::size_t line = result.err.find("sluice exec: session ");
   const std::size_t says = result.err.find(" is only of this container (");

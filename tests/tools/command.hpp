@@ -10,6 +10,8 @@ namespace sluice::test {
 
 /// `sluice ARGS` of this build, to its end.
 base::Captured sluice(std::vector<std::string> args);
+/// The result without what the first controller of a session says in a container.
+base::Captured without_container_line(base::Captured result);
 /// The command line of `sluice ARGS`, for a Process.
 std::vector<std::string> sluice_command(std::vector<std::string> args);
 

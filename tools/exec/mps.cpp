@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 
 #include "base/clock.hpp"
@@ -89,23 +90,49 @@ Choice choose(const std::string& session) {
   }
 }
 
-std::string describe(const Choice& choice) {
-  const std::string width =
-      choice.percent == 100 ? "all SMs" : fmt::format("{} % of the SMs", choice.percent);
-  return choice.why.empty() ? width : width + ": " + choice.why + " (--sms auto)";
+std::optional<base::Gpus> ask_gpus(const MpsOptions& options, const base::Install& install,
+                                   std::string& fault) {
+  try {
+    return base::query_gpus(install, options.gpu.empty() ? "real" : options.gpu, options.session);
+  } catch (const base::RunError& error) {
+    fault = error.what();
+    return std::nullopt;
+  }
+}
+
+/// Asks the driver in the environment of the program. Returns the SMs of which it tells; 0 if it
+/// does not say. Throws base::UsageError if MPS refuses the width, but not if there is no GPU: the
+/// program says so.
+int sms_told(const MpsOptions& options, int percent, const base::Install& install) {
+  std::string fault;
+  std::string unlimited_fault;
+  if (const auto gpus = ask_gpus(options, install, fault)) return gpus->mps ? gpus->least_sms : 0;
+  unsetenv(kPercentage);
+  if (ask_gpus(options, install, unlimited_fault)) {
+    throw base::UsageError(fmt::format("--sms {}: MPS refuses {} % of the SMs: {}",
+                                       options.width.empty() ? "auto" : options.width, percent,
+                                       fault));
+  }
+  setenv(kPercentage, std::to_string(percent).c_str(), 1);
+  return 0;
 }
 
 /// Sets the width of a best-effort program. Returns what it is.
-std::string set_width(const MpsOptions& options, const MpsPlan& plan) {
+std::string set_width(const MpsOptions& options, const MpsPlan& plan,
+                      const base::Install& install) {
   if (plan.of_the_user) return fmt::format("{} is {}", kPercentage, variable(kPercentage));
   const Choice choice =
       plan.percent == 0 ? choose(options.session) : Choice{plan.percent, std::string()};
+  std::string width = "it has all SMs";
   if (choice.percent == 100) {
     unsetenv(kPercentage);
   } else {
     setenv(kPercentage, std::to_string(choice.percent).c_str(), 1);
+    const int sms = sms_told(options, choice.percent, install);
+    width = sms == 0 ? fmt::format("it has {} % of the SMs", choice.percent)
+                     : fmt::format("it has {} SMs ({} %)", sms, choice.percent);
   }
-  return "it has " + describe(choice);
+  return choice.why.empty() ? width : width + ": " + choice.why + " (--sms auto)";
 }
 
 }  // namespace
@@ -139,7 +166,7 @@ std::vector<std::string> use_mps(const MpsOptions& options, const MpsPlan& plan,
       fmt::format("MPS of session {}: a fatal fault of one of its programs ends the kernels of all",
                   options.session);
   if (is_best_effort(options)) {
-    line += "; " + set_width(options, plan);
+    line += "; " + set_width(options, plan, install);
   } else if (nested) {
     unsetenv(kPercentage);
   }

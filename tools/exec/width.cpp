@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <charconv>
 
+#include "tools/common/never_idle.hpp"
+
 namespace sluice::tools {
 namespace {
 
-constexpr std::uint64_t kMinuteNs = 60'000'000'000;
 constexpr std::uint64_t kBusyPercent = 90;
 
 /// The time for which the client has had jobs since it attached.
@@ -15,7 +16,7 @@ std::uint64_t busy_ns(const shm::ClientSnapshot& client) {
 }
 
 bool is_busy(const shm::Snapshot& before, const shm::ClientSnapshot& client, std::uint64_t now_ns) {
-  if (client.active && client.active_ns >= kMinuteNs) return true;
+  if (never_idle(client)) return true;
   const auto earlier =
       std::find_if(before.clients.begin(), before.clients.end(),
                    [&](const auto& other) { return shm::same_client(other, client); });

@@ -39,6 +39,10 @@ std::string close_note(const shm::ClientSnapshot& client);
 /// What the steps of a program that is never idle take, and when gates open in them; empty if it
 /// has none.
 std::string steps_note(const shm::ClientSnapshot& client);
+/// Whether it is a client of an MPS daemon, how wide, and with whom it takes turns because of that;
+/// empty for a program that is not, next to none that is.
+std::string mps_note(const shm::Snapshot& snapshot, const shm::ClientSnapshot& client);
+std::string_view mps_mode_name(shm::MpsWord::Mode mode);
 std::string_view close_state_name(shm::CloseState state);
 
 /// A line for each process that uses a GPU of the session without a slot, the largest first; the

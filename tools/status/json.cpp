@@ -117,6 +117,16 @@ Json gain_json(const shm::Snapshot& snapshot) {
           {"target_kept", gain.jobs_kept == 0 ? Json() : Json((gain.jobs_kept - 1) / 10'000.0)}};
 }
 
+/// Null if the client does not say.
+Json mps_json(const shm::MpsWord& mps) {
+  if (mps.mode == shm::MpsWord::Mode::kUnknown) return nullptr;
+  const auto known = [](std::uint32_t number) { return number == 0 ? Json() : Json(number); };
+  return {{"under", mps_mode_name(mps.mode)},
+          {"daemon", known(mps.daemon)},
+          {"percent", known(mps.percent)},
+          {"sms", known(mps.sms)}};
+}
+
 Json labels_json(const shm::Labels& labels) {
   Json json = Json::object();
   for (const auto& [key, value] : labels) json[key] = value;
@@ -150,6 +160,7 @@ Json client_json(const shm::ClientSnapshot& client) {
            {{"requested", client.slice},
             {"us", client.slice_us == 0 ? Json() : Json(client.slice_us)},
             {"state", shm::slice_state_name(client.slice_state)}}},
+          {"mps", mps_json(client.mps)},
           {"weight", client.weight == shm::kNoWeight ? Json() : Json(client.weight)},
           {"turn", client.has_turn         ? Json("has")
                    : client.waits_for_turn ? Json("waits")

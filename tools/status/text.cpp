@@ -142,6 +142,7 @@ std::string remarks(const shm::Snapshot& snapshot, const shm::ClientSnapshot& cl
   if (const std::string note = target_note(client); !note.empty()) add_parts(note);
   if (const std::string why = target_warning(client); !why.empty()) add_parts("^ " + why);
   for (const std::string& note : usage_notes(client)) add(note);
+  if (const std::string note = mps_note(snapshot, client); !note.empty()) add_parts(note);
   if (const std::string note = slice_note(client); !note.empty()) add(note);
   if (const std::string note = turn_note(client); !note.empty()) add(note);
   if (const std::string note = close_note(client); !note.empty()) add_parts(note);

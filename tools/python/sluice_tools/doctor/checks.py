@@ -247,14 +247,33 @@ def preload(about: Surroundings) -> Iterator[Finding]:
             yield Finding("preload", OK, str(library))
 
 
+def _mps_of_session(about: Surroundings) -> Iterator[Finding]:
+    status, _ = about.sluice("status", "--json", "--session", about.session)
+    clients = [client for client in (status or {}).get("clients", ()) if client.get("mps")]
+    inside = [client for client in clients if client["mps"]["under"] == "session"]
+    if not inside:
+        return
+    devices = {client["device"] for client in inside}
+    outside = [client for client in clients if client not in inside and client["device"] in devices]
+    for client in outside:
+        said = f"pid {client['pid']} ({client['name']}) is outside of the session's MPS daemon: time-sliced against it"
+        yield Finding("mps", WARNING, said, "start it again with sluice exec --mps")
+    if not outside:
+        programs = "1 program" if len(inside) == 1 else f"{len(inside)} programs"
+        said = f"the session's MPS daemon has {programs}: a fatal fault of one ends the kernels of all"
+        yield Finding("mps", OK, said)
+
+
 def mps(about: Surroundings) -> Iterator[Finding]:
     default = about.files / "tmp" / "nvidia-mps"
     folder = Path(about.environment.get("CUDA_MPS_PIPE_DIRECTORY") or default)
-    if (folder / "control").exists():
+    found = list(_mps_of_session(about))
+    yield from found
+    if (folder / "control").exists() and not folder.parent.name.endswith(".mps"):
         said = f"an MPS daemon may run ({folder}/control): a killed program can then disturb the others"
         todo = "read docs/reference/faults.md; for time-sliced mode: echo quit | nvidia-cuda-mps-control"
         yield Finding("mps", WARNING, said, todo)
-    else:
+    elif not found:
         yield Finding("mps", OK, "no MPS daemon: the GPU is time-sliced")
 
 
