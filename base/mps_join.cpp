@@ -36,7 +36,7 @@ bool is_of(const MpsProcess& process, MpsProcess::Kind kind, const std::string& 
 
 /// The last daemon, if it lives and accepts clients; else 0.
 int living_daemon(const MpsFolder& folder, const std::vector<MpsProcess>& processes) {
-  const std::vector<int> numbers = folder.numbers();
+  const std::vector<int> numbers = folder.numbers(processes);
   if (numbers.empty()) return 0;
   const std::string pipes = folder.pipes(numbers.back());
   const bool lives = std::any_of(processes.begin(), processes.end(), [&](const auto& process) {
@@ -76,12 +76,17 @@ void start(const MpsFolder& folder, int number, const std::string& control) {
 MpsJoin join_mps(const Install& install, const std::string& session, const std::string& control) {
   const MpsFolder folder(session);
   const Fd lock = folder.lock(true);
+  if (!folder.claim()) {
+    throw RunError("the MPS daemon of session " + session +
+                   " is of another container, whose programs cannot be seen here: take another "
+                   "session, or share the pid namespace (--pid=host)");
+  }
   ensure_keeper(install, session, folder);
   const std::vector<MpsProcess> processes = mps_processes(folder.path());
   MpsJoin join;
   int number = living_daemon(folder, processes);
   if (number == 0) {
-    const std::vector<int> numbers = folder.numbers();
+    const std::vector<int> numbers = folder.numbers(processes);
     number = numbers.empty() ? 1 : numbers.back() + 1;
     start(folder, number, control);
     join.started = true;

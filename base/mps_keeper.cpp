@@ -68,11 +68,12 @@ bool end(const MpsFolder& folder, const std::string& pipes) {
 /// Ends what nobody uses. Returns whether nothing is left.
 bool look_after(const MpsFolder& folder, bool controller_lives) {
   const std::vector<MpsProcess> all = mps_processes(folder.path());
-  const std::vector<int> numbers = folder.numbers();
+  const std::vector<int> numbers = folder.numbers(all);
   bool nothing = true;
   for (const int number : numbers) {
     const std::vector<MpsProcess> found = of(all, folder.pipes(number));
-    const bool used = any(found, Kind::kUser) || !folder.noted_users(number).empty();
+    const bool noted = !folder.noted_users(number).empty();  // forgets those that have ended
+    const bool used = noted || any(found, Kind::kUser);
     // New programs join the last one only.
     const bool wanted = controller_lives && number == numbers.back() && any(found, Kind::kControl);
     if (used || wanted || !end(folder, folder.pipes(number))) {
@@ -92,8 +93,13 @@ void keep_mps(const std::string& session, const std::function<bool()>& controlle
   for (;;) {
     bool controller = false;
     {
-      const Fd lock = folder.lock(false);
-      if (!lock) return;
+      Fd lock = folder.lock(false);
+      if (!lock) {
+        // Somebody may have cleared /dev/shm, and the daemon lives all the same.
+        if (mps_processes(folder.path()).empty()) return;
+        lock = folder.lock(true);
+        keeper.reset();
+      }
       if (!keeper) keeper = folder.become_keeper();
       if (!keeper) return;
       controller = controller_lives();

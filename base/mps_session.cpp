@@ -13,7 +13,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "base/error.hpp"
@@ -155,15 +157,36 @@ MpsFolder::MpsFolder(const std::string& session) : path_(mps_folder(session)) {}
 
 bool MpsFolder::exists() const { return access(path_.c_str(), F_OK) == 0; }
 
-std::vector<int> MpsFolder::numbers() const {
-  std::vector<int> found;
+std::vector<int> MpsFolder::numbers(const std::vector<MpsProcess>& processes) const {
+  std::set<int> found;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(path_, ignored)) {
     const std::string name = entry.path().filename();
-    if (const auto number = number_in<int>(name)) found.push_back(*number);
+    if (const auto number = number_in<int>(name)) found.insert(*number);
   }
-  std::sort(found.begin(), found.end());
-  return found;
+  for (const MpsProcess& process : processes) {
+    const std::string name = fs::path(process.pipes).filename();
+    const auto number = number_in<int>(name);
+    if (number && process.pipes == pipes(*number)) found.insert(*number);
+  }
+  return {found.begin(), found.end()};
+}
+
+bool MpsFolder::claim() const {
+  std::error_code unknown;
+  const std::string own = fs::read_symlink("/proc/self/ns/pid", unknown);
+  const std::string file = path_ + "/namespace";
+  std::string of;
+  std::getline(std::ifstream(file), of);
+  if (of == own) return true;
+  if (!of.empty()) {
+    if (!become_keeper()) return false;
+    for (const auto& entry : fs::directory_iterator(path_, unknown)) {
+      fs::remove_all(entry.path(), unknown);
+    }
+  }
+  std::ofstream(file) << own << '\n';
+  return true;
 }
 
 Fd MpsFolder::lock(bool make) const {

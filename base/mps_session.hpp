@@ -47,8 +47,12 @@ class MpsFolder {
   /// The pipe folder of daemon `number`.
   [[nodiscard]] std::string pipes(int number) const { return path_ + "/" + std::to_string(number); }
   [[nodiscard]] std::string logs(int number) const { return pipes(number) + ".log"; }
-  /// The daemons that have a pipe folder, in order.
-  [[nodiscard]] std::vector<int> numbers() const;
+  /// The daemons that have a pipe folder, or had one when `processes` were started, in order.
+  [[nodiscard]] std::vector<int> numbers(const std::vector<MpsProcess>& processes) const;
+
+  /// Makes the folder one of this process's pid namespace. Returns false if it is of another one,
+  /// whose processes cannot be seen here, and has a keeper there. Needs the lock.
+  [[nodiscard]] bool claim() const;
 
   /// The lock of the folder, until the descriptor is closed. Empty if the folder is missing and
   /// not `make`. Throws RunError.

@@ -56,12 +56,20 @@ class ExecMps : public CommandTest {
   }
   [[nodiscard]] base::Captured exec(const Args& options, const Args& program,
                                     Args environment = {}) const {
-    return without_container_line(start(options, program, std::move(environment))->finish());
+    return without_lines_of_others(start(options, program, std::move(environment))->finish());
   }
   /// A program that has been started, and prints its pipe folder; ends with its standard input.
   [[nodiscard]] std::unique_ptr<Process> program(const Args& options = {"--priority", "1"},
                                                  const Args& environment = {}) const {
     return start(options, {"sh", "-c", "echo $CUDA_MPS_PIPE_DIRECTORY; exec cat"}, environment);
+  }
+
+  /// The result without what is said of the container, and of the daemons of other tests.
+  [[nodiscard]] static base::Captured without_lines_of_others(base::Captured result) {
+    result = without_container_line(std::move(result));
+    const std::size_t line = result.err.find("sluice exec: another MPS daemon runs");
+    if (line != std::string::npos) result.err.erase(line, result.err.find('\n', line) + 1 - line);
+    return result;
   }
 
   /// The line of exec, up to the width.
@@ -107,8 +115,8 @@ TEST_F(ExecMps, TheFirstProgramStartsTheDaemonAndOthersJoinIt) {
   const auto second = program({"--priority", "0", "--sms", "50%"});
   EXPECT_EQ(second->read_line(), pipes);
   EXPECT_EQ(pids(Kind::kControl).size(), 1U);
-  EXPECT_EQ(without_container_line(first->finish()).err, line_of(""));
-  EXPECT_EQ(without_container_line(second->finish()).err, line_of("; it has 50 % of the SMs"));
+  EXPECT_EQ(without_lines_of_others(first->finish()).err, line_of(""));
+  EXPECT_EQ(without_lines_of_others(second->finish()).err, line_of("; it has 50 % of the SMs"));
 }
 
 TEST_F(ExecMps, SetsPriorityAndWidthByThePriorityOfTheProgram) {
@@ -299,6 +307,33 @@ TEST_F(ExecMps, AWidthNeedsMps) {
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_EQ(result.err, "sluice exec: --sms is a width under MPS: it needs --mps\n");
   }
+}
+
+// As a clean-up of /dev/shm does it.
+TEST_F(ExecMps, ADaemonWhoseFolderIsRemovedEndsAllTheSame) {
+  const auto first = program();
+  first->read_line();
+  const std::vector<pid_t> daemon = pids(Kind::kControl);
+  fs::remove_all(folder_.path());
+  const auto second = program();
+  EXPECT_EQ(second->read_line(), folder_.pipes(2));
+  EXPECT_EQ(kill(daemon.at(0), 0), 0) << "its program lives";
+  first->finish();
+  EXPECT_TRUE(eventually([&] { return pids(Kind::kControl).size() == 1; }, kProgramPatience));
+}
+
+TEST_F(ExecMps, TheDaemonOfAnotherPidNamespaceIsNotJoined) {
+  {
+    const base::Fd lock = folder_.lock(true);
+    std::ofstream(folder_.path() + "/namespace") << "pid:[1]\n";
+  }
+  {
+    const base::Fd keeper = folder_.become_keeper();
+    const base::Captured result = exec({"--priority", "1"}, {"true"});
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_NE(result.err.find("is of another container"), std::string::npos) << result.err;
+  }
+  EXPECT_EQ(exec({"--priority", "1"}, {"true"}).exit_code, 0) << "nobody is left there";
 }
 
 // A note of a process that has ended must not stand for a later process with its pid.
