@@ -2,7 +2,6 @@
 nothing; widths that are measured in other processes than they say give a wrong answer."""
 
 import argparse
-import contextlib
 import itertools
 import json
 import os
@@ -238,23 +237,17 @@ def test_widths_with_targets_start_best_effort_seldom():
 
 @pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="needs a build of Sluice")
 def test_each_width_is_measured_next_to_the_same_critical_process(tmp_path, monkeypatch, capsys):
-    """On the simulated GPU, with a stand-in for the daemon."""
-    daemons = []
-
-    @contextlib.contextmanager
-    def mps(sluice, wanted):
-        daemons.append(wanted)
-        yield lambda below: {"UNDER": f"mps {below:d}"} if wanted else {}
-
-    monkeypatch.setattr(cli, "mps", mps)
-    monkeypatch.setattr(cli, "need_mps", lambda instead: None)
+    """On the simulated GPU, with its MPS daemon."""
+    installed = Path(os.environ["SLUICE_TEST_PROGRAM"]).parents[1] / "libexec/sluice"
+    (tmp_path / "nvidia-cuda-mps-control").symlink_to(installed / "sluice-simgpu-mps-control")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("SLUICE_PROGRAM", os.environ["SLUICE_TEST_PROGRAM"])
     notes = tmp_path / "notes.txt"
-    spinning = Path(os.environ["SLUICE_TEST_PROGRAM"]).parents[1] / "libexec/sluice/sluice-example-spin"
 
     def spin(name: str, *more: str) -> list[str]:
-        note = f"echo {name} ${{UNDER-sliced}} ${{CUDA_MPS_ACTIVE_THREAD_PERCENTAGE-all}} >> {notes}"
-        return ["sh", "-c", f"{note}; exec {spinning} {' '.join(more)}"]
+        told = "${CUDA_MPS_CLIENT_PRIORITY-sliced} ${CUDA_MPS_ACTIVE_THREAD_PERCENTAGE-all}"
+        note = f"echo {name} {told} >> {notes}"
+        return ["sh", "-c", f"{note}; exec {installed}/sluice-example-spin {' '.join(more)}"]
 
     commands = ["--", *spin("c", "--kernels", "20", "--kernel-us", "40", "--period-ms", "6")]
     commands += ["--", *spin("b", "--kernels", "50", "--kernel-us", "100")]
@@ -273,14 +266,14 @@ def test_each_width_is_measured_next_to_the_same_critical_process(tmp_path, monk
         sliced,
         under,
     ]
-    assert daemons == [False, True]
     # The critical command starts once in a mode and for a target, with all SMs; best effort once for each width.
     assert notes.read_text().splitlines() == [
         *("c sliced all", "b sliced all", "c sliced all"),
-        *("c mps 0 all", *(f"b mps 1 {width}" for width in ("all", 50, 25, 12))),
-        *("c mps 0 all", *(f"b mps 1 {width}" for width in (25, 50, "all"))),
+        *("c 0 all", *(f"b 1 {width}" for width in ("all", 50, 25, 12))),
+        *("c 0 all", *(f"b 1 {width}" for width in (25, 50, "all"))),
     ]
     told = json.loads(said.out)
     assert told["gpu"].endswith("time-sliced and MPS + priority. SIMULATED: times are the simulated GPU's.")
-    assert any(FAULTS in text or text.startswith("Stay time-sliced") for text in told["verdict"])
+    way = ("Probably start best effort under MPS", "Probably stay time-sliced: ")  # one round is not sure
+    assert any(text.startswith(way) for text in told["verdict"])
     assert {cell["mode"] for cell in told["cells"]} == set(MODES)
