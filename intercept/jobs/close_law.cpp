@@ -31,15 +31,19 @@ CloseLaw::Decision CloseLaw::decide(std::uint64_t fingerprint, std::uint64_t nei
                                     std::uint64_t now) noexcept {
   Decision decision;
   if (neighbours == 0) return decision;
+  budget_.job();
+  const bool is_new = !knows(fingerprint);
   Entry& entry = find_or_replace(
       entries_, [=](const Entry& each) { return each.is(fingerprint, neighbours); });
   entry.fingerprint = fingerprint;
   entry.neighbours = neighbours;
   entry.used = ++uses_;
   decision.entry_ = static_cast<std::size_t>(&entry - entries_.data());
+  if (is_new) budget_.new_kind();
   if (++entry.jobs <= kFirst) return decision;
   if (entry.trial == 0) test(entry, 0, Phase::kHold);
   choose_trial(entry, now);
+  if (waits(entry)) return decision;
   if (entry.level == 0) {
     const bool full = entry.references.size() == kReferences;
     if (!full || entry.jobs % kHoldPeriod == 0) decision.role_ = Decision::Role::kFact;
@@ -54,6 +58,7 @@ CloseLaw::Decision CloseLaw::decide(std::uint64_t fingerprint, std::uint64_t nei
     return decision;
   }
   if (place == entry.compared_place) decision.role_ = Decision::Role::kTrial;
+  if (entry.phase == Phase::kTry) pay(entry, 1);
   decision.latest_ns = std::max(2 * entry.facts.duration_ns, kShortestLatestNs);
   if (entry.level == kNeverLevel) {
     decision.when = When::kNever;
@@ -80,10 +85,14 @@ void CloseLaw::choose_trial(Entry& entry, std::uint64_t now) noexcept {
     return;
   }
   const bool never_is_due = !entry.tried_never_ns || now - *entry.tried_never_ns >= kNeverPeriodNs;
-  if (entry.level != kNeverLevel && never_is_due) {
+  const bool next_is_due = entry.level < kWaitLevel && entry.jobs >= entry.retry_at;
+  if (!never_is_due && !next_is_due) return;
+  if (!budget_.may_begin()) {
+    entry.confirmed = true;
+  } else if (entry.level != kNeverLevel && never_is_due) {
     entry.tried_never_ns = now;
     test(entry, kNeverLevel, Phase::kTry);
-  } else if (entry.level < kWaitLevel && entry.jobs >= entry.retry_at) {
+  } else if (next_is_due) {
     test(entry, entry.level + 1, Phase::kTry);
   }
 }
@@ -94,6 +103,7 @@ void CloseLaw::test(Entry& entry, unsigned level, Phase phase) noexcept {
   entry.phase = phase;
   entry.bets = {};
   entry.pairs = 0;
+  entry.paid = 0;
   entry.costs.clear();
   entry.trial = ++trials_;
   entry.place = entry.period = 0;
@@ -126,6 +136,8 @@ void CloseLaw::ended(const Decision& decision, const Job& job) noexcept {
   const bool shows_cost = job.neighbour_busy && job.neighbours == entry.neighbours;
   const bool closed_at_first = job.closed_ns == 0;
   if (decision.role_ == Decision::Role::kTrial) {
+    const bool harmless = !job.neighbour_busy || closed_at_first;
+    if (harmless && entry.phase == Phase::kTry) pay(entry, -1);
     if (!shows_cost || closed_at_first) return;
     entry.compared = sample;
   } else if (!closed_at_first) {
@@ -179,11 +191,20 @@ void CloseLaw::compare(Entry& entry) noexcept {
   entry.bets.tail_harmless.add(-tail);
   entry.bets.median_harmful.watch(median);
   entry.bets.tail_harmful.watch(tail);
-  entry.bets.duration_harmful.watch(
+  const double duration =
       sign(difference(entry.compared->duration_ns, entry.reference->duration_ns) -
-           facts.median_allowed_ns));
+           facts.median_allowed_ns);
+  entry.bets.duration_harmful.watch(duration);
   entry.costs.add(static_cast<std::int64_t>(std::clamp(longer, -1e18, 1e18)));
   ++entry.pairs;
+  if (entry.phase == Phase::kConfirm) budget_.confirms(median, tail, duration);
+  if (entry.paid > TrialBudget::kMostOfTrial) pay(entry, -1);
+}
+
+/// Also for a job that shows nothing: it may be one that does not end because of the trial.
+void CloseLaw::pay(Entry& entry, double jobs) noexcept {
+  budget_.pay(jobs);
+  entry.paid += jobs;
 }
 
 double CloseLaw::Bets::harmful() const noexcept {
@@ -210,6 +231,7 @@ void CloseLaw::conclude(Entry& entry) noexcept {
 
 /// The level that was tried is harmless at the median. The tail is shown where the climb ends.
 void CloseLaw::go_up(Entry& entry) noexcept {
+  pay(entry, -entry.paid);
   entry.home = entry.level;
   entry.confirmed = false;
   entry.climbed = true;
@@ -230,6 +252,7 @@ void CloseLaw::rest(Entry& entry) noexcept {
 
 /// A trial failed. Not closing is no step of the climb.
 void CloseLaw::give_up(Entry& entry) noexcept {
+  budget_.forget();
   if (entry.level != kNeverLevel) {
     wait_longer(entry);
     if (entry.home == 0) entry.confirmed = true;
@@ -241,6 +264,7 @@ void CloseLaw::give_up(Entry& entry) noexcept {
 /// A level that was harmless is not any more. If the level below is not either, the next fall is
 /// twice as deep. Below "never" is the climb, which may begin at once.
 void CloseLaw::fall(Entry& entry) noexcept {
+  budget_.forget();
   const bool was_open = entry.level == kNeverLevel;
   entry.home = was_open ? 0 : entry.level - std::min(entry.level, entry.drop);
   if (was_open) {
@@ -259,6 +283,17 @@ void CloseLaw::wait_longer(Entry& entry) noexcept {
   entry.pause = std::min(2 * entry.pause, kLongestPause);
 }
 
+/// For the budget: trials that have begun go on when it has paid for what was.
+bool CloseLaw::waits(const Entry& entry) const noexcept {
+  return entry.phase != Phase::kHold && budget_.is_overdrawn();
+}
+
+bool CloseLaw::knows(std::uint64_t fingerprint) const noexcept {
+  return std::any_of(entries_.begin(), entries_.end(), [=](const Entry& entry) {
+    return entry.used != 0 && entry.fingerprint == fingerprint;
+  });
+}
+
 const CloseLaw::Entry* CloseLaw::find(std::uint64_t fingerprint,
                                       std::uint64_t neighbours) const noexcept {
   const auto* const found = std::find_if(entries_.begin(), entries_.end(), [=](const Entry& entry) {
@@ -269,7 +304,7 @@ const CloseLaw::Entry* CloseLaw::find(std::uint64_t fingerprint,
 
 bool CloseLaw::closes_at_first(std::uint64_t fingerprint, std::uint64_t neighbours) const noexcept {
   const Entry* const found = find(fingerprint, neighbours);
-  return found == nullptr || found->level == 0;
+  return found == nullptr || found->level == 0 || waits(*found);
 }
 
 CloseLaw::Status CloseLaw::status(std::uint64_t fingerprint,
@@ -282,6 +317,7 @@ CloseLaw::Status CloseLaw::status(std::uint64_t fingerprint,
   // While something else is tried, what was found is in force.
   status.trying = entry.phase == Phase::kTry;
   if (entry.confirmed && status.trying) status.level = entry.home;
+  if (waits(entry)) status.level = 0;
   status.jobs = entry.jobs;
   status.pairs = entry.pairs;
   if (entry.confirmed && entry.phase != Phase::kConfirm) {

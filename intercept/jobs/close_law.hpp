@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "intercept/jobs/last_values.hpp"
+#include "intercept/jobs/trial_budget.hpp"
 #include "intercept/slot/bet.hpp"
 #include "intercept/slot/draw.hpp"
 #include "shm/board.hpp"
@@ -174,16 +175,20 @@ class CloseLaw {
     std::optional<Sample> compared;
     Bets bets;
     std::uint64_t pairs = 0;
+    double paid = 0;  ///< By this trial, from the budget.
     LastValues<std::int64_t, kCosts> costs;
   };
 
   [[nodiscard]] const Entry* find(std::uint64_t fingerprint,
                                   std::uint64_t neighbours) const noexcept;
+  [[nodiscard]] bool knows(std::uint64_t fingerprint) const noexcept;
   void choose_trial(Entry& entry, std::uint64_t now_ns) noexcept;
   void test(Entry& entry, unsigned level, Phase phase) noexcept;
   void begin_group(Entry& entry) noexcept;
   void remember(Entry& entry, const Sample& reference) noexcept;
-  static void compare(Entry& entry) noexcept;
+  void compare(Entry& entry) noexcept;
+  void pay(Entry& entry, double jobs) noexcept;
+  [[nodiscard]] bool waits(const Entry& entry) const noexcept;
   void conclude(Entry& entry) noexcept;
   void go_up(Entry& entry) noexcept;
   static void rest(Entry& entry) noexcept;
@@ -195,6 +200,7 @@ class CloseLaw {
   std::array<Entry, kEntries> entries_{};
   std::uint64_t uses_ = 0;
   std::uint64_t trials_ = 0;
+  TrialBudget budget_;
   Draw draw_;
 };
 
