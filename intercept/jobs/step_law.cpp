@@ -50,10 +50,20 @@ void StepLaw::set(shm::Target target) noexcept {
   find_alone();
 }
 
+/// What was dear next to those before is dear until a few windows have shown more, and what they
+/// have cost has to be paid all the same: neighbours that come and go are not paid for again and
+/// again.
 void StepLaw::neighbours(std::uint64_t id) noexcept {
   if (std::exchange(neighbours_, id) == id) return;
   begin_anew();
-  open_sum_ns_ = cost_sum_ns_ = credit_ns_ = mean_cost_ = 0;
+  constexpr double kKeptWindows = 16;
+  double kept = 0;
+  if (price() > kPriorPrice)
+    kept = std::min(kKeptWindows * shortest_ns_ / std::max(open_sum_ns_, shortest_ns_), 1.0);
+  open_sum_ns_ *= kept;
+  cost_sum_ns_ *= kept;
+  credit_ns_ = std::min(credit_ns_, 0.0);
+  mean_cost_ = 0;
   left_out_ = surprises_ = 0;
 }
 
@@ -107,6 +117,7 @@ bool StepLaw::is_usual(Kind kind) const noexcept {
 void StepLaw::ended(Kind kind, std::uint64_t duration, std::uint64_t open, std::uint64_t waited,
                     bool alone, std::uint64_t now) noexcept {
   ++steps_;
+  draw_references();
   last_kept_ = Kept::kUncounted;
   const bool after_window = std::exchange(touched_, open != 0);
   const bool touched = after_window || open != 0;
@@ -241,24 +252,28 @@ std::uint64_t StepLaw::limit_ns() const noexcept {
   return target_.is_relative() ? alone_ns_ / 1000 * target_.limit : target_.limit;
 }
 
-/// The place of the references differs from period to period: every sixteenth step of a program may
-/// be of one kind.
 bool StepLaw::is_reference_next() const noexcept {
-  if (target_.any() && target_.is_relative()) return is_alone_next();
-  const std::uint64_t place = steps_ / kReferencePeriod * 7 % (kReferencePeriod - 1);
+  if (target_.any() && target_.is_relative()) return alone_left_ != 0;
   const std::uint64_t step = steps_ % kReferencePeriod;
-  return step == place || step == place + 1;
+  return step == reference_place_ || step == reference_place_ + 1;
 }
 
-/// What a window lets begin has to end first. So several steps in turn are references, and half of
-/// the steps while the target is not known.
-bool StepLaw::is_alone_next() const noexcept {
+/// The places are drawn: a program may repeat itself in step with any rule. For a time alone, what
+/// a window lets begin has to end first. So several steps in turn are references, and half of the
+/// steps while the target is not known.
+void StepLaw::draw_references() noexcept {
   constexpr double kCounted = 4;
   constexpr std::uint64_t kPart = 8;
+  if (steps_ % kReferencePeriod == 0) reference_place_ = draw_.next() % (kReferencePeriod - 1);
   const double settle = kSettleNs * shortest_ns_ / ns(kShortestWindowNs);
   const auto block =
       static_cast<std::uint64_t>(kCounted + settle / std::max(level_ns_, settle / 64));
-  return steps_ % (block * (unknown_target() ? 2 : kPart)) < block;
+  const std::uint64_t blocks = unknown_target() ? 2 : kPart;
+  if (alone_left_ != 0) {
+    if (--alone_left_ == 0) alone_wait_ = 1 + draw_.next() % (2 * (blocks - 1) * block);
+  } else if (alone_wait_ == 0 || --alone_wait_ == 0) {
+    alone_left_ = block;
+  }
 }
 
 /// A target that is not known, or that cannot be kept with closed gates either, counts as none.

@@ -6,6 +6,7 @@
 #include "intercept/jobs/alone_times.hpp"
 #include "intercept/jobs/last_values.hpp"
 #include "intercept/jobs/stay_open.hpp"
+#include "intercept/slot/draw.hpp"
 #include "shm/target.hpp"
 
 namespace sluice::intercept {
@@ -109,6 +110,7 @@ class StepLaw {
   [[nodiscard]] const Entry& most_frequent() const noexcept;
   static void learn_closed(Entry& entry, std::uint64_t duration_ns) noexcept;
   void find_alone() noexcept;
+  void draw_references() noexcept;
   [[nodiscard]] bool unknown_target() const noexcept { return target_.any() && limit_ns() == 0; }
   [[nodiscard]] bool follows_target() const noexcept;
   void learn_cost(const Entry& entry, double cost_ns, std::uint64_t open_ns, bool touched) noexcept;
@@ -123,13 +125,16 @@ class StepLaw {
   [[nodiscard]] double price() const noexcept;
   [[nodiscard]] std::uint64_t priced_window_ns() const noexcept;
   [[nodiscard]] bool is_reference_next() const noexcept;
-  [[nodiscard]] bool is_alone_next() const noexcept;
 
   double shortest_ns_;  ///< A window. Real ns.
   std::array<Entry, kKinds> entries_{};
   std::uint64_t kinds_ = 0;
   std::uint64_t uses_ = 0;
   std::uint64_t steps_ = 0;
+  std::uint64_t reference_place_ = 0;  ///< Of the references in their period.
+  std::uint64_t alone_left_ = 0;       ///< Steps of the block for the time alone that runs,
+  std::uint64_t alone_wait_ = 0;       ///< and those before the next one.
+  Draw draw_;
   bool touched_ = true;  ///< A window was open in the last step.
   double level_ns_ = 0;  ///< Of the last usual step.
 

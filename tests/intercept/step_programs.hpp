@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "intercept/jobs/step_law.hpp"
 
@@ -30,6 +31,7 @@ struct Program {
   double stay = 1;       ///< What a step is lengthened by if the gates stay open, as a part.
   double rare = 0;       ///< Part of the steps for which it is rare_stay instead.
   double rare_stay = 0;
+  std::vector<double> phases = {};  ///< Steps in turn take so many times as long.
 };
 
 struct Sum {
@@ -56,8 +58,10 @@ class Together {
     for (int i = 0; i < steps; ++i) {
       ++number_;
       const bool prefill = program.prefill_every != 0 && number_ % program.prefill_every == 0;
-      const double pace = (1 + program.drift * std::sin(double(number_) / 4000 * 2 * 3.14159)) *
-                          (number_ / 700 % 2 == 1 ? program.jump : 1);
+      const double pace =
+          (1 + program.drift * std::sin(double(number_) / 4000 * 2 * 3.14159)) *
+          (number_ / 700 % 2 == 1 ? program.jump : 1) *
+          (program.phases.empty() ? 1 : program.phases[number_ % program.phases.size()]);
       const double accident =
           program.accidents != 0 && uniform() < program.accidents ? 2 + 2 * uniform() : 1;
       const bool other = program.other != 0 && number_ % 2 == 0;
