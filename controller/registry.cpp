@@ -74,6 +74,7 @@ void clear_owner_fields(shm::Slot& slot) {
   slot.job_since_ns.store(0);
   slot.skipped_waits.store(0);
   slot.waited_for.store(0);
+  slot.stalled_streams.store(0);
   slot.busy_ns.store(0);
   slot.slice_us.store(0);
   slot.slice_state.store(0);

@@ -203,7 +203,10 @@ struct alignas(kLine) Slot {
   Word memory_limit;       ///< What the client may hold, in bytes; 0: no limit.
   HalfWord mps;            ///< MpsWord, as the client said when it attached. Written by the
                            ///< controller before the slot is reserved.
-  std::array<std::uint8_t, 20> reserved_gate;
+  /// Streams that have made no progress for max_hold, and so keep no job open. Written by the
+  /// owner, for status output only.
+  HalfWord stalled_streams;
+  std::array<std::uint8_t, 16> reserved_gate;
 
   // Written by the owner. The predictions and launch durations are for status output only.
   alignas(kLine) Word job;    ///< Odd while active: the first begin and the last end add 1.
@@ -329,7 +332,7 @@ static_assert(offsetof(Slot, announced) == 52 && offsetof(Slot, slack_until_ns) 
 static_assert(offsetof(Slot, early_hold_until_ns) == 64 && offsetof(Slot, reader) == 72);
 static_assert(offsetof(Slot, slice_ceiling) == 76);
 static_assert(offsetof(Slot, memory_ceiling) == 80 && offsetof(Slot, memory_limit) == 88);
-static_assert(offsetof(Slot, mps) == 96);
+static_assert(offsetof(Slot, mps) == 96 && offsetof(Slot, stalled_streams) == 100);
 static_assert(offsetof(Slot, job) == 128 && offsetof(Slot, job_since_ns) == 136);
 static_assert(offsetof(Slot, policy) == 144 && offsetof(Slot, skipped_waits) == 152);
 static_assert(offsetof(Slot, unhooked_lookups) == 156 && offsetof(Slot, predictions) == 160);

@@ -219,6 +219,7 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   client.skipped_waits = slot.skipped_waits.load();
   const std::uint32_t waits = slot.waited_for.load();
   if (waits != 0 && waits <= kSlots) client.waited_for_pid = board.slots[waits - 1].pid.load();
+  client.stalled_streams = slot.stalled_streams.load();
   client.slice = slice_text(slot.requested_slice.load());
   client.slice_us = slot.slice_us.load();
   client.slice_state = static_cast<SliceState>(slot.slice_state.load());
@@ -338,8 +339,6 @@ std::string step_state_name(StepState state) {
       return "closed";
     case StepState::kJobs:
       return "jobs";
-    case StepState::kMissed:
-      return "missed";
     case StepState::kTriesOpen:
       return "trying";
     case StepState::kOpen:

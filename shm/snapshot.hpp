@@ -105,10 +105,11 @@ struct ClientSnapshot {
   std::string policy;            ///< The policy in force.
   std::string requested_policy;  ///< Differs from `policy` after a fallback.
   SlotState state = SlotState::kFree;
-  std::uint64_t skipped_waits = 0;   ///< Waits on the driver that took too long and were skipped.
-  std::uint32_t waited_for_pid = 0;  ///< A client above that waits for work of this one; 0: none.
-  std::string slice;                 ///< The time slice that the user asks for.
-  std::uint32_t slice_us = 0;        ///< The time slice that was set; 0: the driver's.
+  std::uint64_t skipped_waits = 0;    ///< Waits on the driver that took too long and were skipped.
+  std::uint32_t waited_for_pid = 0;   ///< A client above that waits for work of this one; 0: none.
+  std::uint32_t stalled_streams = 0;  ///< Without progress: they hold nobody.
+  std::string slice;                  ///< The time slice that the user asks for.
+  std::uint32_t slice_us = 0;         ///< The time slice that was set; 0: the driver's.
   SliceState slice_state = SliceState::kUnknown;
   MpsWord mps;               ///< Whether it is a client of an MPS daemon.
   std::uint32_t weight = 0;  ///< See weight.hpp.

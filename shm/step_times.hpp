@@ -17,7 +17,6 @@ enum class StepState : std::uint32_t {
   kWindows,    ///< The gates open for a window now and then.
   kNoWindow,   ///< The gates stay closed: nobody is below, or windows are switched off.
   kJobs,       ///< The gates do what the target of jobs says, and the client has no end of a job.
-  kMissed,     ///< The gates stay closed: the target of steps leaves nothing.
   kTriesOpen,  ///< In every second block of steps the gates stay open, to see what closing brings.
   kOpen,       ///< The gates stay open: closing them brings nothing.
 };

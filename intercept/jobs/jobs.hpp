@@ -178,6 +178,7 @@ class Jobs {
   [[nodiscard]] Answer ask(const Asked& asked) noexcept;
   // stalled_streams.cpp
   void look_at_stalled();
+  void show_stalled() noexcept;
   void note_progress_time() noexcept;
   [[nodiscard]] std::uint64_t quiet_ns(Stream& stream) const noexcept;
   [[nodiscard]] bool is_quiet(Stream& stream) const noexcept;

@@ -58,6 +58,7 @@ bool Jobs::is_stalled(Stream& stream) const noexcept {
 void Jobs::put_aside(Stream& stream) noexcept {
   stalled_.add(stream);
   any_stalled_.store(true);
+  show_stalled();
   // The end of the job is not the end of its work.
   if (trials_.runs()) close_without_trial();
   law_.skip();
@@ -65,6 +66,13 @@ void Jobs::put_aside(Stream& stream) noexcept {
   Line(Level::kWarn) << "a stream of this process has made no progress for "
                      << quiet_ns(stream) / 1'000'000
                      << " ms: it holds nobody until it makes progress";
+}
+
+/// For status. A stream that is stalled no more is seen at the next look.
+void Jobs::show_stalled() noexcept {
+  std::uint32_t count = 0;
+  stalled_.for_each([&count](Stream&) { ++count; });
+  client_.slot().stalled_streams.store(count, std::memory_order_relaxed);
 }
 
 /// The stream makes progress again, so its work is a job.
@@ -91,6 +99,7 @@ void Jobs::look_at_stalled() {
   {
     const std::lock_guard lock(mutex_);
     any_stalled_.store(!stalled_.empty());
+    show_stalled();
     if (stalled_.empty() || client_.gate_closed()) return;
     launches = client_.launches();
     stalled_.for_each([&](Stream& stream) { asked.emplace_back(stream); });

@@ -238,23 +238,12 @@ TEST_F(Attach, ANewClientStartsFromCleanCounters) {
                                       &slot.steps.ended,
                                       &slot.steps.open_ns,
                                       &mapping.board().slots[7].held_by_ns[0]};
-  const std::vector<shm::HalfWord*> half_words{&slot.waiters,
-                                               &slot.announced,
-                                               &slot.skipped_waits,
-                                               &slot.unhooked_lookups,
-                                               &slot.target_state,
-                                               &slot.slice_us,
-                                               &slot.slice_state,
-                                               &slot.gpu_share,
-                                               &slot.requested_slice,
-                                               &slot.close_state,
-                                               &slot.close_low_us,
-                                               &slot.close_high_us,
-                                               &slot.steps.state,
-                                               &slot.steps.cost,
-                                               &slot.steps.windows,
-                                               &slot.steps.window_us,
-                                               &slot.steps.kinds[3].p99_us};
+  const std::vector<shm::HalfWord*> half_words{
+      &slot.waiters,         &slot.announced,        &slot.skipped_waits,        &slot.waited_for,
+      &slot.stalled_streams, &slot.unhooked_lookups, &slot.target_state,         &slot.slice_us,
+      &slot.slice_state,     &slot.gpu_share,        &slot.requested_slice,      &slot.close_state,
+      &slot.close_low_us,    &slot.close_high_us,    &slot.steps.state,          &slot.steps.cost,
+      &slot.steps.windows,   &slot.steps.window_us,  &slot.steps.kinds[3].p99_us};
   for (shm::Word* word : words) word->store(5);
   for (shm::HalfWord* word : half_words) word->store(5);
   slot.slack_ns.store(5);

@@ -289,9 +289,8 @@ TEST_F(TimeSliceOfAServer, FitsTheGpuTimeOfItsJobs) {
 TEST_F(TimeSliceOfAServer, IsTheDriversWhereAJobHasNoEnd) {
   slot(kServer).gpu_ns.fetch_add(60'000 * kMs);
   EXPECT_EQ(servers(), (Slice{16'384, SliceState::kLong})) << "no more than a job takes in all";
-  for (const auto state :
-       {shm::StepState::kLearning, shm::StepState::kNoWindow, shm::StepState::kMissed,
-        shm::StepState::kTriesOpen, shm::StepState::kOpen}) {
+  for (const auto state : {shm::StepState::kLearning, shm::StepState::kNoWindow,
+                           shm::StepState::kTriesOpen, shm::StepState::kOpen}) {
     slot(kServer).steps.state.store(static_cast<std::uint32_t>(state));
     EXPECT_EQ(servers(), (Slice{0, SliceState::kDriver}));
   }

@@ -149,6 +149,23 @@ TEST_F(StalledStreams, KeepsNothingOpenForLongerThanMaxHold) {
   EXPECT_FALSE(active());
 }
 
+// Prevents: status does not say why the work of a critical program holds nobody.
+TEST_F(StalledStreams, AreCountedForStatus) {
+  const auto shown = [this] { return client_->slot().stalled_streams.load(); };
+  launch(0, kForGood);
+  launch(2, kForGood);
+  pass(990);
+  EXPECT_EQ(shown(), 0U);
+  pass(30);
+  EXPECT_EQ(shown(), 2U);
+  g_gpu.release(handle(0));
+  pass(30);
+  EXPECT_EQ(shown(), 1U);
+  g_gpu.release(handle(2));
+  pass(30);
+  EXPECT_EQ(shown(), 0U);
+}
+
 // Prevents: a program that uses 2 % of the GPU holds best effort for all of max_hold each time one
 // of its streams waits for its host.
 TEST_F(StalledStreams, TwoSecondsAreEnoughIfOtherWorkEndsMeanwhile) {

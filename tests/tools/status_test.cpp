@@ -106,6 +106,21 @@ TEST_F(Status, SaysThatWaitsWereSkipped) {
   expect_says(text(), "skipped 2 waits of its policy: the GPU was not done after 5 s");
 }
 
+// Prevents: nobody sees why a critical program that works holds nobody.
+TEST_F(Status, SaysThatStreamsMakeNoProgress) {
+  shm::Slot& client = add_client(0, 1, "a");
+  EXPECT_EQ(text().find("progress"), std::string::npos);
+  const auto shown = [this] {
+    return nlohmann::json::parse(status_json(snapshot(), "s"))["clients"][0]["stalled_streams"];
+  };
+  EXPECT_EQ(shown(), 0);
+  client.stalled_streams.store(1);
+  expect_says(text(), "^ 1 stream makes no progress, and holds nobody until it does\n");
+  client.stalled_streams.store(2);
+  expect_says(text(), "^ 2 streams make no progress, and hold nobody until they do\n");
+  EXPECT_EQ(shown(), 2);
+}
+
 // Prevents: nobody sees when gates close, or what that costs.
 TEST_F(Status, SaysWhenGatesClose) {
   shm::Slot& client = add_client(0, 1, "a");

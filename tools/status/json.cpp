@@ -156,6 +156,7 @@ Json client_json(const shm::ClientSnapshot& client) {
           {"state", shm::state_name(client)},
           {"skipped_waits", client.skipped_waits},
           {"waited_for_by", client.waited_for_pid == 0 ? Json() : Json(client.waited_for_pid)},
+          {"stalled_streams", client.stalled_streams},
           {"slice",
            {{"requested", client.slice},
             {"us", client.slice_us == 0 ? Json() : Json(client.slice_us)},

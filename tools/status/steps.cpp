@@ -49,8 +49,6 @@ std::string gates_in_steps(const shm::ClientSnapshot& client) {
                                        : windows_of(client.steps, client.steps.ended);
     case shm::StepState::kNoWindow:
       return "gates stay closed";
-    case shm::StepState::kMissed:
-      return "gates open as without a target, which cannot be kept";
     case shm::StepState::kTriesOpen:
       return "tries whether closing the gates brings it anything";
     case shm::StepState::kOpen:

@@ -169,6 +169,12 @@ std::string remarks(const shm::Snapshot& snapshot, const shm::ClientSnapshot& cl
     add(fmt::format("^ pid {} waits for its work, and so does not hold it meanwhile",
                     client.waited_for_pid));
   }
+  if (client.stalled_streams != 0) {
+    const bool one = client.stalled_streams == 1;
+    add("^ " + counted(client.stalled_streams, "stream", "streams") +
+        (one ? " makes no progress, and holds nobody until it does"
+             : " make no progress, and hold nobody until they do"));
+  }
   if (client.max_hold_opened != 0) {
     add("^ max_hold opened its gate " + counted(client.max_hold_opened, "time", "times"));
   }
