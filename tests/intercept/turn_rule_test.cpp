@@ -229,6 +229,20 @@ TEST_F(OneRunsOpen, WhatItRunsInTheTurnOfAnotherCounts) {
   EXPECT_NEAR(used_ms(b_) - other, 15, 1.5) << "of 20 ms, it had half of ten";
 }
 
+// Prevents: the time before its job counts, back to when it last looked.
+TEST_F(OneRunsOpen, OnlyTheTimeOfItsJobCounts) {
+  for (const int each : {a_, b_}) give_work(each, 0);
+  run(50);
+  TurnRule& rule = program(a_).rule;
+  const std::uint64_t before = rule.look(*board_, a_, now_, true).used;
+  slot(b_).turn.used.store(before);
+  now_ += 15 * kMs;
+  give_work(a_, kNever);
+  slot(a_).job_since_ns.store(now_);
+  now_ += 4 * kMs;
+  EXPECT_EQ(rule.look(*board_, a_, now_, true).used, before + 4 * kMs);
+}
+
 // Prevents: a job above, which interrupts a long kernel, counts for the owner of the kernel.
 TEST_F(Turns, WhatRunsOnDoesNotCountWhileOthersHoldIt) {
   const int a = add(1);
