@@ -55,6 +55,11 @@ class Setting:
         """What a process of this role keeps."""
         return (self.target,) if role == CRITICAL else (self.policy, self.width)
 
+    @property
+    def of_alone(self) -> bool:
+        """Whether the target is a multiple of the time alone."""
+        return self.target.endswith("x")
+
 
 @dataclass(frozen=True)
 class Requests:
@@ -111,7 +116,8 @@ class Commands:
         """Measures the commands of `setting.roles` together, and returns a row each.
 
         With a target, Sluice has learned how long the jobs take before the measurement begins; if it has not within
-        the longest time for loading, the row of the critical command says so.
+        the longest time for loading, the row of the critical command says so. The critical command learns a multiple of
+        its time alone before the other one starts, which may never be idle.
 
         Raises CellError, and CommandError if a command has never worked: it will not in other cells.
         """
@@ -129,6 +135,10 @@ class Commands:
         assert self._session
         opened = self._session
         with contextlib.closing(Watch(self._sluice, opened.name)) as watch:
+            if setting.of_alone and CRITICAL not in self._running:
+                self._start(opened, CRITICAL, setting, label, watch)
+                self._wait_until_working((CRITICAL,), watch)
+                self._wait_until_learned(opened)
             for role in setting.roles:
                 self._start(opened, role, setting, label, watch)
             self._wait_until_working(setting.roles, watch)
@@ -166,6 +176,8 @@ class Commands:
                 self._end(role)
         if self._load and self._load.failure:
             self._end(CRITICAL)
+        if setting.of_alone and CRITICAL not in self._running:
+            self._end(BEST_EFFORT)
 
     def _end(self, role: str) -> None:
         if role == CRITICAL and self._load:
