@@ -169,7 +169,7 @@ void Holders::look_at_trial(const Seat& seat, int slot, std::uint64_t now_ns) no
   Pair& pair = pairs_[static_cast<std::size_t>(slot)];
   const bool was_proven = pair.trials.proven();
   const std::uint32_t generation = shm::SlotInfo::unpack(other.info.load()).generation;
-  if (pair.generation != generation) pair = {generation, {}};
+  if (pair.generation != generation) pair = {generation, WaitTrials(now_ns)};
   pair.trials.look(other.sync_since_ns.load(), now_ns);
   say_if_proven(seat, slot, was_proven);
   if (!pair.trials.runs()) tried_ &= ~shm::bit(slot);

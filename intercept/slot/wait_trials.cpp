@@ -38,8 +38,7 @@ void WaitTrials::part_ended(bool with_wait, std::uint64_t now) noexcept {
   const Part part = std::exchange(part_, Part::kNone);
   if (part == Part::kOpen) {
     if (with_wait) return;
-    *this = {};
-    pause_from_ns_ = now;
+    *this = WaitTrials(now);
     return;
   }
   (part == Part::kTrial ? trial_ended_ : control_ended_) = with_wait;
@@ -61,7 +60,7 @@ void WaitTrials::pair_ended() noexcept {
   constexpr double kScale = 0.85;  // of a sample of a bet
   does_not_.watch((kLeast - shown) * kScale);
   period_ = shown > 0 ? std::min(2 * period_, kLongestPeriod) : kFirstPeriod;
-  if (does_not_.wealth() >= kDoubt) *this = {};
+  if (does_not_.wealth() >= kDoubt) *this = WaitTrials();
 }
 
 }  // namespace sluice::intercept

@@ -29,6 +29,10 @@ class WaitTrials {
   static constexpr unsigned kFirstPeriod = 4;  ///< Once proven, waits from one pair to the next.
   static constexpr unsigned kLongestPeriod = 64;
 
+  WaitTrials() noexcept = default;
+  /// The part of a wait before `from_ns` does not count: this client was not there, or not held.
+  explicit WaitTrials(std::uint64_t from_ns) noexcept : pause_from_ns_(from_ns) {}
+
   /// A part begins. Call for a client that holds this one, in a wait since `since_ns`; 0: in none.
   /// `draw`: for the order.
   void begin(std::uint64_t since_ns, std::uint64_t now_ns, std::uint64_t max_hold_ns,

@@ -223,6 +223,23 @@ TEST_F(Pipeline, AWaitThatHasAnotherReasonCostsOnePercent) {
   EXPECT_EQ(waited_for(), 0U);
 }
 
+// Prevents: each neighbour that comes tries a wait that was long before it came, so that a new one
+// every second has an open gate for a tenth of the time.
+TEST_F(Pipeline, WhoHasJustComeTriesNothing) {
+  wait();
+  pass(3 * kMaxHoldMs, [this] { launch(); });
+  for (std::uint64_t life = kTickMs; life < kMaxHoldMs; life += 500) {
+    while (!held()) pass(kTickMs, [this] { launch(); });
+    holders_ = {};
+    pass(life, [this] {
+      launch();
+      EXPECT_TRUE(held());
+    });
+  }
+  pass(2 * kTickMs + kMaxHoldMs, [this] { launch(); });
+  EXPECT_EQ(waited_for(), 0U);
+}
+
 // Prevents: two waits that end soon after max_hold, by chance, take the protection of all waits of
 // a critical program that waits for nobody. Seen to fail when two trials in a row were a proof.
 TEST_F(Pipeline, WaitsThatEndInTrialsByChanceProveNothing) {
