@@ -1,7 +1,7 @@
-// Which kernel has how many multiprocessors, and how fast it is with them. Without MPS, a kernel
-// has all of them. Under MPS, each client has one kernel at a time, which takes what its grid fills
-// and what its client may have, as far as they are free. It takes more when others give some back.
-// Nothing takes any from a kernel that runs.
+// Which kernel has how many multiprocessors, and how fast it is with them. A context has one kernel
+// at a time, so without MPS nothing runs next to it. A kernel takes what its grid fills and what
+// its client may have, as far as they are free. It takes more when others give some back. Nothing
+// takes any from a kernel that runs.
 #include <algorithm>
 #include <cmath>
 #include <tuple>
@@ -12,17 +12,13 @@
 namespace sluice::simgpu {
 namespace {
 
-bool of_mps(const Stream& stream) { return stream.context->group->of_mps; }
-
 // On how many multiprocessors the kernel is as fast as alone.
 unsigned width_of(const Stream& stream) {
-  if (!of_mps(stream)) return kMultiprocessors;
   return static_cast<unsigned>(std::clamp<std::uint64_t>(stream.work.b, 1, kMultiprocessors));
 }
 
 unsigned most_of(const Stream& stream) {
-  const unsigned width = width_of(stream);
-  return of_mps(stream) ? std::min(width, stream.client->most_multiprocessors) : width;
+  return std::min(width_of(stream), stream.client->most_multiprocessors);
 }
 
 bool takes_more(const Device& device, const Stream& stream) {
@@ -62,8 +58,8 @@ Stream* Simulation::next_taker(const Device& device, Nanoseconds& at) {
   if (device.free == 0 || device.loaded == nullptr) return nullptr;
   const auto for_each_taker = [&](auto&& visit) {
     for_each_stream([&](Stream& stream) {
-      if (stream.context == nullptr || stream.context->group.get() != device.loaded) return;
-      if (&devices_[stream.context->device] != &device || !takes_more(device, stream)) return;
+      if (!takes_more(device, stream) || stream.context->group.get() != device.loaded) return;
+      if (&devices_[stream.context->device] != &device) return;
       visit(stream, std::max(device.free_at, stream.requested_at));
     });
   };

@@ -104,22 +104,21 @@ class Mps : public ::testing::Test {
     return result;
   }
 
-  // Launches a kernel that faults.
-  static int fault() {
-    const Gpu gpu;
+  static CUresult launch_fault(CUstream stream) {
     CUmodule module = nullptr;
     CUfunction function = nullptr;
     cuModuleLoadData(&module,
                      ".version 8.0\n.target sm_90\n.visible .entry sluice_fault() { ret; }\n");
     cuModuleGetFunction(&function, module, "sluice_fault");
-    const CUresult launched =
-        cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
-    if (launched != CUDA_SUCCESS) return 3;
+    return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr);
+  }
+
+  static int fault() {
+    const Gpu gpu;
+    if (launch_fault(nullptr) != CUDA_SUCCESS) return 3;
     if (cuCtxSynchronize() != CUDA_ERROR_ILLEGAL_ADDRESS) return 4;
     return cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS ? 0 : 5;
   }
-
-  static int init() { return cuInit(0); }
 
   bool wait_for(int ready) {
     return eventually([&] { return shared.ready >= ready; }, kProgramPatience);
@@ -234,6 +233,53 @@ TEST_F(Mps, KernelsOfTwoClientsRunAtOnceAndThoseOfAnotherProcessDoNot) {
   EXPECT_EQ(kernels[alone.pid()].size(), 20U);
 }
 
+struct Shape {
+  std::array<unsigned, 3> grid;
+  std::array<unsigned, 3> block;
+  unsigned shared_bytes;
+  double slower;  ///< with half of the multiprocessors
+};
+
+// An H200 has 132 multiprocessors, each for 64 warps, 32 blocks and 228 KiB of shared memory.
+TEST_F(Mps, AKernelIsSlowerWithHalfTheGpuIfItsGridFillsMore) {
+  const std::vector<Shape> shapes{
+      {{1, 1, 1}, {1, 1, 1}, 0, 2},  // one block that spins stands for all sizes
+      {{2, 1, 1}, {1, 1, 1}, 0, 1},  //
+      {{99, 2, 1}, {1024, 1, 1}, 0, 1.5},
+      {{11, 2, 9}, {32, 16, 2}, 0, 1.5},
+      {{132, 1, 1}, {1024, 1, 1}, 0, 1},
+      {{99, 4, 2}, {33 * 7, 1, 1}, 0, 1.5},
+      {{99, 32, 1}, {32, 1, 1}, 0, 1.5},
+      {{99, 1, 1}, {32, 1, 1}, 120 << 10U, 1.5},
+      {{99, 2, 1}, {32, 1, 1}, 112 << 10U, 1.5},
+      {{1000, 1000, 1}, {1024, 1, 1}, 0, 2},
+  };
+  start_daemon();
+  setenv(kShare, "50", 1);
+  ForkedChild child([&] {
+    const Gpu gpu;
+    for (const auto& [grid, block, bytes, slower] : shapes) {
+      std::uint64_t ns = 1'000'000;
+      void* arguments[] = {&ns};
+      const CUresult launched =
+          cuLaunchKernel(gpu.spin, grid[0], grid[1], grid[2], block[0], block[1], block[2], bytes,
+                         nullptr, arguments, nullptr);
+      if (launched != CUDA_SUCCESS) return 3;
+    }
+    return cuCtxSynchronize() == CUDA_SUCCESS ? 0 : 4;
+  });
+  EXPECT_EQ(child.wait(kProgramPatience), 0);
+  ASSERT_TRUE(eventually([&] { return !std::filesystem::exists(socket_file()); }));
+  const sluice::test::GpuLog log(gpu_log);
+  std::vector<LoggedWork> kernels = log.all();
+  std::erase_if(kernels, [](const LoggedWork& line) { return line.kind != "kernel"; });
+  ASSERT_EQ(kernels.size(), shapes.size());
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    const double took = static_cast<double>(kernels[i].end_ns - kernels[i].start_ns) / 2;
+    EXPECT_NEAR(took / 1e6, shapes[i].slower, 0.01) << i;
+  }
+}
+
 // Prevents: a GPU process that whoever looks for the clients of a daemon takes for one.
 TEST_F(Mps, TheGpuProcessIsNoClient) {
   start_daemon();
@@ -296,6 +342,24 @@ TEST_F(Mps, WithoutMpsAFaultIsTheErrorOfItsProcess) {
   }
   shared.go = true;
   EXPECT_EQ(other.wait(kProgramPatience), 0);
+}
+
+TEST_F(Mps, AFaultInACaptureIsThatOfTheGraphsLaunch) {
+  ForkedChild child([] {
+    const Gpu gpu;
+    CUstream stream = nullptr;
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+    cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    if (launch_fault(stream) != CUDA_SUCCESS) return 3;
+    if (cuStreamEndCapture(stream, &graph) != CUDA_SUCCESS) return 4;
+    if (cuGraphInstantiateWithFlags(&exec, graph, 0) != CUDA_SUCCESS) return 5;
+    if (cuCtxSynchronize() != CUDA_SUCCESS) return 6;
+    if (cuGraphLaunch(exec, stream) != CUDA_SUCCESS) return 7;
+    return cuStreamSynchronize(stream) == CUDA_ERROR_ILLEGAL_ADDRESS ? 0 : 8;
+  });
+  EXPECT_EQ(child.wait(kProgramPatience), 0);
 }
 
 TEST_F(Mps, AKilledClientDisturbsNoOtherClient) {
