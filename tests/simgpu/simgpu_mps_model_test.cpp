@@ -169,6 +169,36 @@ TEST(MpsModel, TwoServersTakeTurnsToo) {
   EXPECT_GT(machine.kernels(b).at(0).start, machine.kernels(a).at(0).end - 2 * kTailNs);
 }
 
+TEST(MpsModel, NoKernelBeginsInTheInstantInWhichTheTurnEnds) {
+  Machine machine;
+  Client& busy = *machine.add({});
+  Client& late = *machine.add({});
+  Client& alone = *machine.add({.server = 0});
+  const auto turn_end = static_cast<Nanoseconds>(cost::kSlice);
+  Machine::launch(busy, 0, 10 * kMs, 40);
+  Machine::launch(alone, kMs, kMs, 40);
+  Machine::launch(late, turn_end, kMs, 40);
+  machine.advance(100 * kMs);
+  EXPECT_EQ(machine.kernels(alone).at(0).start, turn_end + static_cast<Nanoseconds>(cost::kSwitch));
+  EXPECT_GT(machine.kernels(late).at(0).start, machine.kernels(alone).at(0).end);
+}
+
+// Prevents: a kernel that the process sees late and that begins before what has happened meanwhile.
+TEST(MpsModel, AKernelThatIsSeenLateBeginsAfterTheLastChange) {
+  Machine machine;
+  Client& first = *machine.add({});
+  Client& second = *machine.add({});
+  Client& late = *machine.add({});
+  Machine::launch(first, 0, 10 * kMs, 40);
+  Machine::launch(second, 2 * kMs, 10 * kMs, 40);
+  machine.advance(3 * kMs);
+  Machine::launch(late, kMs, kMs, 10);
+  machine.advance(100 * kMs);
+  const double work = stretched(kMs - kTailNs, 1, 1, 80);
+  expect_kernel(machine.kernels(late).at(0), 2 * kMs, 2 * kMs + work + kTailNs);
+  EXPECT_LT(machine.kernels(first).at(0).end, 12 * kMs);
+}
+
 // Prevents: another context that gets a whole turn in the pause between two kernels of a client.
 TEST(MpsModel, ATurnDoesNotEndInThePauseBetweenTwoKernels) {
   Machine machine;
