@@ -61,6 +61,7 @@ struct World::Seen {
   std::array<Since, kSlots> rank{};         ///< `outranked` is wrong.
   std::array<Since, kSlots> unprotected{};  ///< Work on the GPU, or an explicit job, without a job.
   std::array<Since, kSlots> idle{};         ///< A job without either.
+  std::array<Since, kSlots> parked{};       ///< A job of work that waits for its program.
   std::array<Since, kSlots> late{};         ///< A job that has not begun in time.
   std::array<std::uint64_t, kSlots> word{};  ///< The identity and state of the slot.
   std::array<std::uint64_t, kSlots> word_ns{};
@@ -157,6 +158,7 @@ void World::look() {
     // Work of a stream or context counts as done from the begin of the call that ends it. A stream
     // that shows no progress for max_hold keeps no job open: it may wait for its program.
     bool works = false;
+    bool waits_for_program = true;
     bool must_count = false;
     for (GpuStream& stream : process->streams) {
       if (stream.items.empty()) stream.busy_from_ns = 0;
@@ -165,6 +167,8 @@ void World::look() {
           !stream.ends && std::any_of(stream.items.begin(), stream.items.end(),
                                       [](const auto& item) { return item.counted; });
       works = works || has_work;
+      waits_for_program = waits_for_program && (stream.items.empty() ||
+                                                stream.items.front().word == &process->host_word);
       const bool may_be_stalled = now > stream.busy_from_ns + kMaxHoldNs - 2 * kTicksNs;
       must_count = must_count || (has_work && !may_be_stalled);
     }
@@ -180,6 +184,11 @@ void World::look() {
                       slot(target).gate.load() == 0;
     seen_->idle[at].set(counts && has_job && idle, now);
     if (seen_->idle[at].exceeds(kTicksNs, run_ns, now)) fault("a job without work: ");
+    const bool parked = works && waits_for_program && !process->explicit_jobs && until_ns == 0 &&
+                        process->calls == 0 && slot(target).gate.load() == 0;
+    seen_->parked[at].set(counts && has_job && parked, now);
+    if (seen_->parked[at].exceeds(kMaxHoldNs + 2 * kTicksNs, run_ns, now))
+      fault("a stream that waits for its program keeps a job open: ");
     seen_->late[at].set(counts && has_job && until_ns != 0 && now > until_ns, now);
     if (seen_->late[at].exceeds(kTicksNs, run_ns, now))
       fault("a job that lapsed is not called off: ");

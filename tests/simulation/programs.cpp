@@ -150,15 +150,15 @@ void World::synchronise(Process& process, GpuStream& stream) {
   if (fibers.current->attached) process.seen_progress_ns = fibers.now_ns;
 }
 
-/// The stream waits until the program sets a word.
-void World::park(Process& process, GpuStream& stream, int kernels) {
+/// The stream waits until the program's word has the value.
+void World::park(Process& process, GpuStream& stream, std::uint64_t value) {
   {
     const Call call(stream);
     intercept::driver().cuStreamWaitValue64_v2(  // there is no hook
         reinterpret_cast<CUstream>(&stream), reinterpret_cast<CUdeviceptr>(&process.host_word),
-        ++process.parked, CU_STREAM_WAIT_VALUE_GEQ);
+        value, CU_STREAM_WAIT_VALUE_GEQ);
   }
-  for (; kernels != 0; --kernels) launch(process, stream, kMs);
+  launch(process, stream, kMs);
 }
 
 /// The next stream, or context, has the same handle.
@@ -203,6 +203,18 @@ void World::act(Process& process, Random& draws, std::uint64_t& announced) {
       if (draws.one_in(8)) return end_and_make(stream, draws.one_in(2));
       if (GpuStream* const other = draws.one_in(12) ? one_below(process) : nullptr)
         launch(process, stream, 3'000 * kMs, other);
+      if (draws.one_in(16)) {
+        // In a thread of its own: this one may wait for room in the queue of the stream.
+        const std::uint64_t value = ++process.parked;
+        ++process.busy_threads;
+        fibers.add(process,
+                   [this, &process, value, until_ns = fibers.now_ns + draws.below(3'000 * kMs)] {
+                     fibers.sleep(until_ns);
+                     process.host_word = std::max(process.host_word, value);
+                     --process.busy_threads;
+                   });
+        return park(process, stream, value);
+      }
       return synchronise(process, stream);
     case 4:
       if (!process.explicit_jobs) return synchronise(process, stream);

@@ -53,7 +53,7 @@ void World::play(Process& process, std::uint64_t end_ns) {
     synchronise(process, stream);
     if (opened != 0) sluice_job_end(opened);
   };
-  if (parks) park(process, process.streams.back(), 1);
+  if (parks) park(process, process.streams.back(), ++process.parked);
   while (fibers.now_ns < end_ns) {
     const std::uint64_t next_ns = fibers.now_ns + period_ns;
     switch (process.role) {

@@ -168,7 +168,7 @@ class World {
   void act(Process& process, Random& draws, std::uint64_t& announced);
   void launch(Process& process, GpuStream& stream, std::uint64_t ns, GpuStream* other = nullptr);
   void synchronise(Process& process, GpuStream& stream);
-  void park(Process& process, GpuStream& stream, int kernels);
+  void park(Process& process, GpuStream& stream, std::uint64_t value);
   void end_and_make(GpuStream& stream, bool context);
   [[nodiscard]] GpuStream* one_below(const Process& process);
   void change(Process& process, bool priority);
