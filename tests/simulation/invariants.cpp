@@ -159,6 +159,7 @@ void World::look() {
     // that shows no progress for max_hold keeps no job open: it may wait for its program.
     bool works = false;
     bool waits_for_program = true;
+    bool has_wait = false;
     bool must_count = false;
     for (GpuStream& stream : process->streams) {
       if (stream.items.empty()) stream.busy_from_ns = 0;
@@ -167,6 +168,9 @@ void World::look() {
           !stream.ends && std::any_of(stream.items.begin(), stream.items.end(),
                                       [](const auto& item) { return item.counted; });
       works = works || has_work;
+      has_wait = has_wait || std::any_of(stream.items.begin(), stream.items.end(), [&](auto& item) {
+                   return item.word == &process->host_word;
+                 });
       waits_for_program = waits_for_program && (stream.items.empty() ||
                                                 stream.items.front().word == &process->host_word);
       const bool may_be_stalled = now > stream.busy_from_ns + kMaxHoldNs - 2 * kTicksNs;
@@ -180,8 +184,8 @@ void World::look() {
     seen_->unprotected[at].set(counts && wanted && !has_job && !may_open, now);
     if (seen_->unprotected[at].exceeds(kTicksNs, run_ns, now)) fault("work without a job: ");
     const std::uint64_t until_ns = slot(target).early_hold_until_ns.load();
-    const bool idle = process->open_jobs == 0 && !works && process->calls == 0 && until_ns == 0 &&
-                      slot(target).gate.load() == 0;
+    const bool idle = process->open_jobs == 0 && !works && !has_wait && process->calls == 0 &&
+                      until_ns == 0 && slot(target).gate.load() == 0;
     seen_->idle[at].set(counts && has_job && idle, now);
     if (seen_->idle[at].exceeds(kTicksNs, run_ns, now)) fault("a job without work: ");
     const bool parked = works && waits_for_program && !process->explicit_jobs && until_ns == 0 &&
