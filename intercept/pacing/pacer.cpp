@@ -137,8 +137,8 @@ inline std::uint32_t Pacer::count(Stream& stream, shm::Spacing spacing) noexcept
 ///
 /// A wait takes the GPU 2.2 us and bounds only the work of its own stream. Where many streams have
 /// short kernels, one kernel of each exceeds the spacing already. A wait in front of each launch
-/// would then bound nothing more, and take most of the GPU: a stream of short kernels has had a part
-/// of the spacing before it gets one.
+/// would then bound nothing more, and take most of the GPU: a stream of short kernels has had a
+/// part of the spacing before it gets one.
 inline void Pacer::add_to_account(Stream& stream, std::uint64_t ns, std::uint64_t spacing_ns,
                                   Due& due) noexcept {
   constexpr std::uint64_t kParts = 10;
