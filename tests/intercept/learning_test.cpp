@@ -145,6 +145,45 @@ TEST_F(Learning, WhatTheProgramHasWaitedForInVainMayRun) {
   EXPECT_EQ(order_of_calls(), "1111W1");
 }
 
+// Prevents: work that is given to a stream, or a context, while another thread waits for what came
+// before counts as done; or an account that is less than empty.
+TEST_F(Learning, WhatIsGivenDuringAWaitMayRun) {
+  attach("device:200us");
+  outrank();
+  learn_both();
+  CUstream stream = make_stream();
+  begin_anew();
+  ASSERT_EQ(::cuCtxSynchronize(), CUDA_SUCCESS);
+  CUcontext context = nullptr;
+  ASSERT_EQ(::cuCtxGetCurrent(&context), CUDA_SUCCESS);
+  const auto during = [&](Id id, auto wait, int launches) {
+    fake::stall(id);
+    std::thread waiting([&] {
+      ::cuCtxSetCurrent(context);
+      EXPECT_EQ(wait(), CUDA_SUCCESS);
+    });
+    EXPECT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
+    for (int i = 0; i < launches; ++i) kernel(kShort, stream);
+    fake::unstall();
+    waiting.join();
+  };
+  kernel(kShort, stream);
+  kernel(kShort, stream);
+  during(
+      Id::cuStreamSynchronize, [&] { return ::cuStreamSynchronize(stream); }, 3);
+  for (int i = 0; i < 4; ++i) kernel(kShort, stream);
+  EXPECT_EQ(order_of_calls(), "1111W1111W1") << "the first wait on the gate began a new account";
+  during(
+      Id::cuStreamSynchronize, [&] { return ::cuStreamSynchronize(stream); }, 1);
+  for (int i = 0; i < 4; ++i) kernel(kShort, stream);
+  EXPECT_EQ(order_of_calls(), "1111W1111W11111W1") << "what came before the wait has run";
+  during(
+      Id::cuCtxSynchronize, [] { return ::cuCtxSynchronize(); }, 2);
+  kernel(kShort, stream);
+  kernel(kShort, stream);
+  EXPECT_EQ(order_of_calls(), "1111W1111W11111W1111W1");
+}
+
 // What may still run when the gate closes: the spacing, and of each stream one kernel, or a fifth
 // of the spacing if its kernels are shorter. Waits take a tenth of the launches of 2 us.
 TEST_F(Learning, RandomStreamsKeepTheBoundAndPayLittleForIt) {
