@@ -182,7 +182,10 @@ void Jobs::poll(bool hinted) {
     if (launched) steps_.launched(base::monotonic_ns());
     if (launched) prepare_window(base::monotonic_ns());
     if ((launched && !hinted) || !may_ask(hinted)) return;
-    busy_.for_each([&](Stream& stream) { asked.emplace_back(stream); });
+    busy_.for_each([&](Stream& stream) {
+      asked.emplace_back(stream);
+      quiet_ns(stream);  // from now on, also of a stream that is not asked yet
+    });
     version = g_process.version.fetch_add(1) + 1;
   }
   const RelaxedCapture relaxed;

@@ -180,7 +180,7 @@ class Jobs {
   void look_at_stalled();
   void show_stalled() noexcept;
   void note_progress_time() noexcept;
-  [[nodiscard]] std::uint64_t quiet_ns(Stream& stream) const noexcept;
+  std::uint64_t quiet_ns(Stream& stream) const noexcept;
   [[nodiscard]] bool is_quiet(Stream& stream) const noexcept;
   void outlives(Stream& stream) noexcept;
   [[nodiscard]] bool is_stalled(Stream& stream) const noexcept;

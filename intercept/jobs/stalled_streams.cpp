@@ -21,7 +21,8 @@ void Jobs::note_progress_time() noexcept {
   if (std::exchange(was_open_, open) && open) ran_ns_ += std::min(passed, kMostNs);
 }
 
-/// For how long the stream could have made progress and has made none. The caller holds the lock.
+/// For how long the stream could have made progress and has made none, since this was first asked
+/// after its progress. The caller holds the lock.
 std::uint64_t Jobs::quiet_ns(Stream& stream) const noexcept {
   const std::uint64_t progress_ns = stream.sampler.progress_ns(stream.given_ns);
   if (std::exchange(stream.progress_ns, progress_ns) != progress_ns) stream.quiet_from_ns = ran_ns_;
