@@ -170,7 +170,8 @@ TEST_F(ExecMps, ManyAtOnceHaveOneDaemon) {
 TEST_F(ExecMps, ADaemonOutlivesTheControllerWhileAnyProgramLives) {
   const auto first = program();
   const std::string pipes = first->read_line();
-  const auto child = start({"--priority", "0"}, {"sh", "-c", "(echo child; exec cat) <&0 & exit"});
+  const auto child =
+      start({"--priority", "0"}, {"sh", "-c", "exec 3<&0; (echo child; exec cat <&3) & exit"});
   EXPECT_EQ(child->read_line(), "child");
   const std::vector<pid_t> daemon = pids(Kind::kControl);
   kill(controller_pid(), SIGKILL);
@@ -181,6 +182,8 @@ TEST_F(ExecMps, ADaemonOutlivesTheControllerWhileAnyProgramLives) {
       eventually([&] { return pids(Kind::kControl) != daemon || keeper() != looked; }, 1s));
   child->finish();
   EXPECT_TRUE(nothing_left());
+  // A controller that removes what the killed one has left.
+  EXPECT_EQ(exec({"--priority", "1"}, {"true"}).exit_code, 0);
 }
 
 TEST_F(ExecMps, AKilledKeeperIsReplacedByTheController) {
