@@ -142,6 +142,14 @@ TEST_F(ExecMps, SetsPriorityAndWidthByThePriorityOfTheProgram) {
   EXPECT_EQ(variable({"--priority", "0", "--sms", "132"}), "1 all\n");
 }
 
+// NVIDIA's daemon ends its server at SIGTERM, and does not always at SIGKILL.
+TEST_F(ExecMps, TheDaemonIsAskedToEnd) {
+  const std::string ended = tools_.file("ended");
+  EXPECT_EQ(exec({"--no-intercept"}, {"true"}, {"FAKE_MPS_ENDED=" + ended}).exit_code, 0);
+  EXPECT_TRUE(nothing_left());
+  EXPECT_TRUE(fs::exists(ended));
+}
+
 TEST_F(ExecMps, AutoSaysWhyItTakesAll) {
   EXPECT_EQ(exec({"--priority", "0"}, {"true"}).err,
             line_of("; it has all SMs: no program is above it (--sms auto)"));
@@ -243,6 +251,16 @@ TEST_F(ExecMps, AKilledDaemonIsReplacedAndItsProgramsAreNamed) {
   EXPECT_NE(said.find("was killed, and this program has a new one: pid " + std::to_string(old)),
             std::string::npos)
       << said;
+}
+
+TEST_F(ExecMps, TheServerOfAKilledDaemonEndsWithTheLastProgram) {
+  const auto first = program();
+  first->read_line();
+  kill(pids(Kind::kControl).at(0), SIGKILL);
+  first->finish();
+  EXPECT_TRUE(eventually([&] { return pids(Kind::kServer).empty() && !folder_.exists(); },
+                         kProgramPatience));
+  EXPECT_GT(controller_pid(), 0);
 }
 
 // The property: whatever is killed, and whenever, no program loses its daemon to it, and nothing is

@@ -7,6 +7,7 @@
 //   refuse    it ends at once with a line
 //   stubborn  daemon and server ignore SIGTERM
 //   slow      it takes 300 ms to accept clients
+// At an orderly end the daemon makes the file that FAKE_MPS_ENDED names.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -67,6 +68,9 @@ int control(const std::string& own) {
   unlink(file.c_str());
   kill(server, SIGTERM);
   waitpid(server, nullptr, 0);
+  if (const char* ended = std::getenv("FAKE_MPS_ENDED")) {
+    close(open(ended, O_CREAT | O_WRONLY, 0600));
+  }
   return 0;
 }
 
