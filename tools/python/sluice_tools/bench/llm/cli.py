@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="sluice bench llm",
         description="Measure a real LLM server next to training or offline generation: time per token and to the first "
         "token, against what best effort keeps. What is in the CSV of --out already is not measured again.",
-        epilog=_EXAMPLES.replace("%", "%%"),
+        epilog=_EXAMPLES,
     )
     add = parser.add_argument
     known = ", ".join(plan.BEST_EFFORT)

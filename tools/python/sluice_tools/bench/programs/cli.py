@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Measure programs that Sluice was not tuned on: alone, together as without Sluice, and together "
         "under its default, in turns. Says for each mix whether Sluice is worse than no Sluice, by a test. What is in "
         "the CSV of --out already is not measured again.",
-        epilog=_epilog().replace("%", "%%"),
+        epilog=_epilog(),
     )
     add = parser.add_argument
     add("--mixes", type=_list_of(plan.mixes_of), default=[plan.MIXES], metavar="M,...", help="or kinds (default: all)")
