@@ -511,6 +511,22 @@ def test_the_interval_is_of_the_differences_in_a_round(rows):
     assert line[4] == "3" and line[6] == f"{middle} [{low}-{high}]"
 
 
+def test_a_round_in_which_the_target_was_not_known_is_left_out(rows, tmp_path):
+    """Its windows are those of the default. The round is named below the table."""
+    before = report.lines(rows.rows, *report.entries(rows.rows))
+    machine = {name: rows.rows[0][name] for name in ("gpu", "driver", "torch", "sluice", "commit", "date")}
+    learning = {"target_state": "learning", "limit_ms": 0, "target_jobs": 0, "target_kept": 0}
+    for name, tpot, target in ((ALONE, 4.0, None), (plan.DEFAULT, 9.0, learning)):
+        cell = [machine | figures.server_row(done(tpot, 20.0), target, {})]
+        steps = [round(second * 1e9) for second in range(0, 9)]
+        cell.append(machine | figures.stepping_row("t", "", steps, 0, 8_000_000_000, None, None))
+        rows.add(Cell("t, 70 %", "MPS", name, 3), cell)
+    after = report.lines(report.of_their_condition(rows.rows)[0], *report.entries(rows.rows))
+    assert after[1] == before[1]
+    assert after[0][4] == "3"
+    assert "still being learned: t, 70 %, default, round 3." in report.markdown(rows)
+
+
 def test_one_round_has_no_interval_and_no_share_is_below_zero():
     assert report._mean([1.1], compare_ratios, "{:.2f}".format) == "1.10"
     assert report._percent([0.01, 0.2]).startswith("10.5 [0-") and report._percent([]) == "-"

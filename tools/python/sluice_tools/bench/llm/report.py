@@ -28,8 +28,23 @@ _LEGEND = (
 )
 
 
+def of_their_condition(rows: list[dict]) -> tuple[list[dict], str]:
+    """Without the windows in which a target was not known yet: they are those of the default. And a note on these."""
+
+    def window(row: dict) -> tuple:
+        return tuple(row[name] for name in ("subject", "mode", "cell", "repeat"))
+
+    learning = dict.fromkeys(window(row) for row in rows if row["target_state"] == "learning")
+    kept_rows = [row for row in rows if window(row) not in learning]
+    if not learning:
+        return kept_rows, ""
+    named = "; ".join(f"{subject}, {cell}, round {repeat}" for subject, _, cell, repeat in learning)
+    return kept_rows, f"Left out, because the target was still being learned: {named}."
+
+
 def entries(rows: list[dict]) -> tuple[list[Entry], list[Entry], list[Entry]]:
     """The same cells three times: with TPOT, TTFT and gaps as latency."""
+    rows, _ = of_their_condition(rows)
     return summarize(rows), summarize(instead(rows, "ttft")), summarize(instead(rows, "gap"))
 
 
@@ -88,8 +103,11 @@ def lines(rows: list[dict], tpot: list[Entry], ttft: list[Entry], gaps: list[Ent
 
 def markdown(rows: Rows) -> str:
     found = entries(rows.rows)
-    parts = ["\n".join(measured_on(rows.rows)), _LEGEND, table.as_markdown(_HEAD, lines(rows.rows, *found))]
+    of_condition, left_out = of_their_condition(rows.rows)
+    parts = ["\n".join(measured_on(rows.rows)), _LEGEND, table.as_markdown(_HEAD, lines(of_condition, *found))]
     notes = dict.fromkeys(note for entry in found[0] for note in entry.notes)
+    if left_out:
+        parts.append(left_out)
     return "\n\n".join([*parts, *notes, *table.failures(rows.errors)]) + "\n"
 
 
