@@ -150,6 +150,20 @@ TEST_F(ExecMps, TheDaemonIsAskedToEnd) {
   EXPECT_TRUE(fs::exists(ended));
 }
 
+// What limits the first program must not limit those that join later.
+TEST_F(ExecMps, TheDaemonHasNothingOfItsFirstProgram) {
+  const auto first = program(
+      {"--priority", "0"},
+      {"CUDA_VISIBLE_DEVICES=1", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30", "LD_PRELOAD=libm.so.6"});
+  first->read_line();
+  const std::string environment =
+      read_file("/proc/" + std::to_string(pids(Kind::kControl).at(0)) + "/environ");
+  EXPECT_NE(environment.find("CUDA_MPS_LOG_DIRECTORY="), std::string::npos);
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_MPS_ACTIVE", "LD_PRELOAD"}) {
+    EXPECT_EQ(environment.find(name), std::string::npos) << name;
+  }
+}
+
 TEST_F(ExecMps, AutoSaysWhyItTakesAll) {
   EXPECT_EQ(exec({"--priority", "0"}, {"true"}).err,
             line_of("; it has all SMs: no program is above it (--sms auto)"));
@@ -341,6 +355,14 @@ TEST_F(ExecMps, ADaemonWhoseFolderIsRemovedEndsAllTheSame) {
   EXPECT_EQ(kill(daemon.at(0), 0), 0) << "its program lives";
   first->finish();
   EXPECT_TRUE(eventually([&] { return pids(Kind::kControl).size() == 1; }, kProgramPatience));
+}
+
+TEST_F(ExecMps, AKeeperWhoseFolderIsRemovedStaysUntilTheDaemonEnds) {
+  const auto first = program();
+  first->read_line();
+  fs::remove_all(folder_.path());
+  EXPECT_TRUE(eventually([&] { return folder_.exists(); })) << "the keeper has a folder again";
+  first->finish();
 }
 
 TEST_F(ExecMps, TheDaemonOfAnotherPidNamespaceIsNotJoined) {
