@@ -23,7 +23,7 @@ namespace {
 /// inherited descriptors: if the daemon kept a pipe of the user's shell open, `sluice exec ... |
 /// cat` would not end.
 [[noreturn]] void become_daemon(char* const* argv, char* const* envp, int log, int report,
-                                bool out_too) {
+                                bool out_too, int inherited) {
   setsid();
   signal(SIGHUP, SIG_DFL);
   signal(SIGINT, SIG_DFL);
@@ -40,6 +40,7 @@ namespace {
   // Descriptors 0, 1 and 2 stay open: dup2 cleared their flag. All others close at exec. The end of
   // `report` tells the parent that exec succeeded.
   syscall(SYS_close_range, 3U, ~0U, 4U /* CLOSE_RANGE_CLOEXEC */);
+  if (inherited >= 0) fcntl(inherited, F_SETFD, 0);
   execve(argv[0], argv, envp);
   const int error = errno;
   const ssize_t ignored = write(report, &error, sizeof(error));
@@ -47,14 +48,15 @@ namespace {
 }
 
 /// Forks twice and returns the grandchild's pid, which init will reap; a negative errno on failure.
-pid_t spawn_detached(char* const* argv, char* const* envp, int log, int report, bool out_too) {
+pid_t spawn_detached(char* const* argv, char* const* envp, int log, int report, bool out_too,
+                     int inherited) {
   std::array<int, 2> pid_pipe{};
   if (pipe2(pid_pipe.data(), O_CLOEXEC) != 0) return -errno;
   const pid_t child = fork();
   const int error = errno;
   if (child == 0) {
     pid_t daemon = fork();
-    if (daemon == 0) become_daemon(argv, envp, log, report, out_too);
+    if (daemon == 0) become_daemon(argv, envp, log, report, out_too, inherited);
     if (daemon < 0) daemon = -errno;
     const ssize_t written = write(pid_pipe[1], &daemon, sizeof(daemon));
     _exit(written == sizeof(daemon) ? 0 : 1);
@@ -104,7 +106,8 @@ Daemon::Daemon(const DaemonOptions& options) {
     log_ = memfd_create("sluice-daemon-log", MFD_CLOEXEC);
   }
   if (log_ >= 0) fcntl(log_, F_SETFL, O_APPEND);
-  pid_ = spawn_detached(argv.data(), envp.data(), log_, report[1], options.log >= 0);
+  pid_ = spawn_detached(argv.data(), envp.data(), log_, report[1], options.log >= 0,
+                        options.inherited_fd);
   close(report[1]);
   int error = pid_ < 0 ? -pid_ : 0;
   if (pid_ > 0) {

@@ -13,6 +13,7 @@ struct DaemonOptions {
   /// MPS daemon.
   std::vector<std::string> environment;
   bool log_to_stderr = false;  ///< Else its stdout and stderr go to `log`, or to an unnamed file.
+  int inherited_fd = -1;       ///< Stays open in the daemon under its own number.
   int log = -1;                ///< A descriptor that is open for appending; it stays the caller's.
 };
 

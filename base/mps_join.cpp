@@ -59,6 +59,8 @@ void start(const MpsFolder& folder, int number, const std::string& control) {
     options.environment.push_back(variable);
   }
   options.log = log.get();
+  const Fd held = folder.hold(number);
+  options.inherited_fd = held.get();
   const Daemon daemon(options);
   try {
     wait_for_mps(

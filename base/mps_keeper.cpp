@@ -76,7 +76,7 @@ bool look_after(const MpsFolder& folder, bool controller_lives) {
     const bool used = noted || any(found, Kind::kUser);
     // New programs join the last one only.
     const bool wanted = controller_lives && number == numbers.back() && any(found, Kind::kControl);
-    if (used || wanted || !end(folder, folder.pipes(number))) {
+    if (used || wanted || !end(folder, folder.pipes(number)) || folder.is_held(number)) {
       nothing = false;
     } else {
       folder.remove(number);

@@ -246,10 +246,23 @@ std::vector<pid_t> MpsFolder::noted_users(int number) const {
   return users;
 }
 
+Fd MpsFolder::hold(int number) const {
+  const std::string file = pipes(number) + ".held";
+  Fd fd(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd || flock(fd.get(), LOCK_SH) != 0) throw RunError(file + ": " + std::strerror(errno));
+  return fd;
+}
+
+bool MpsFolder::is_held(int number) const noexcept {
+  const Fd fd(open((pipes(number) + ".held").c_str(), O_RDWR | O_CLOEXEC));
+  return fd && flock(fd.get(), LOCK_EX | LOCK_NB) != 0;
+}
+
 void MpsFolder::remove(int number) const noexcept {
   std::error_code ignored;
   fs::remove_all(pipes(number), ignored);
   fs::remove_all(logs(number), ignored);
+  fs::remove(pipes(number) + ".held", ignored);
 }
 
 void MpsFolder::remove_all() const noexcept {

@@ -71,6 +71,11 @@ class MpsFolder {
   /// Processes that noted it and live.
   [[nodiscard]] std::vector<pid_t> noted_users(int number) const;
 
+  /// For whoever starts daemon `number`, which inherits the descriptor: while a process has it
+  /// open, also one that is only about to become the daemon and has no environment yet, is_held().
+  [[nodiscard]] Fd hold(int number) const;
+  [[nodiscard]] bool is_held(int number) const noexcept;
+
   /// Removes what daemon `number` has left.
   void remove(int number) const noexcept;
   /// Removes the folder.

@@ -344,6 +344,21 @@ TEST_F(ExecMps, AWidthNeedsMps) {
   }
 }
 
+// exec may be killed when its daemon has begun to become nvidia-cuda-mps-control: the kernel has
+// closed the lock of the folder by then, and shows no environment yet.
+TEST_F(ExecMps, WhatIsAboutToBecomeTheDaemonIsWaitedFor) {
+  base::Fd held;
+  {
+    const base::Fd lock = folder_.lock(true);
+    fs::create_directory(folder_.pipes(1));
+    held = folder_.hold(1);
+  }
+  const auto first = start({"--no-intercept"}, {"true"});  // starts a keeper
+  first->finish();
+  EXPECT_FALSE(eventually([&] { return !fs::exists(folder_.pipes(1)); }, 1s));
+  held.reset();
+}
+
 // As a clean-up of /dev/shm does it.
 TEST_F(ExecMps, ADaemonWhoseFolderIsRemovedEndsAllTheSame) {
   const auto first = program();
