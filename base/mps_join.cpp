@@ -22,12 +22,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Needs the lock of the folder.
-void ensure_keeper(const Install& install, const std::string& session, const MpsFolder& folder) {
-  if (!folder.become_keeper()) return;
+void start_keeper(const Install& install, const std::string& session) {
   DaemonOptions options;
   options.args = {install.subcommand("mps"), "--session", session};
   const Daemon keeper(options);
+}
+
+/// Needs the lock of the folder.
+void ensure_keeper(const Install& install, const std::string& session, const MpsFolder& folder) {
+  if (folder.become_keeper()) start_keeper(install, session);
 }
 
 bool is_of(const MpsProcess& process, MpsProcess::Kind kind, const std::string& pipes) {
@@ -106,6 +109,10 @@ MpsJoin join_mps(const Install& install, const std::string& session, const std::
 void restore_mps_keeper(const Install& install, const std::string& session) {
   const MpsFolder folder(session);
   if (const Fd lock = folder.try_lock()) ensure_keeper(install, session, folder);
+}
+
+void leave_mps_to_keeper(const Install& install, const std::string& session) {
+  if (MpsFolder(session).exists()) start_keeper(install, session);
 }
 
 std::string other_mps_daemons(const std::string& session) {

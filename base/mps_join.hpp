@@ -27,6 +27,11 @@ struct MpsJoin {
 /// nothing while another process starts or ends something: that one sees to it. Throws RunError.
 void restore_mps_keeper(const Install& install, const std::string& session);
 
+/// For a controller that leaves: starts a keeper for what there is of the session's MPS daemon,
+/// even if there seems to be one, which may have been killed a moment ago. A second keeper leaves
+/// by itself. Throws RunError.
+void leave_mps_to_keeper(const Install& install, const std::string& session);
+
 /// One line about MPS daemons of this machine that are not the session's: with the session's
 /// programs, theirs take turns. Empty: none is visible.
 [[nodiscard]] std::string other_mps_daemons(const std::string& session);

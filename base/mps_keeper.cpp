@@ -18,6 +18,8 @@ using Kind = MpsProcess::Kind;
 constexpr auto kPause = 250ms;
 constexpr auto kPauseNextToController = 1s;
 constexpr auto kPatience = 10s;
+/// How often a keeper looks whether another one, which may be about to die, is still there.
+constexpr int kMostTries = 40;
 
 /// The processes of one daemon.
 std::vector<MpsProcess> of(const std::vector<MpsProcess>& all, const std::string& pipes) {
@@ -90,6 +92,7 @@ bool look_after(const MpsFolder& folder, bool controller_lives) {
 void keep_mps(const std::string& session, const std::function<bool()>& controller_lives) {
   const MpsFolder folder(session);
   Fd keeper;
+  int tries = 0;
   for (;;) {
     bool controller = false;
     {
@@ -101,9 +104,11 @@ void keep_mps(const std::string& session, const std::function<bool()>& controlle
         keeper.reset();
       }
       if (!keeper) keeper = folder.become_keeper();
-      if (!keeper) return;
-      controller = controller_lives();
-      if (look_after(folder, controller)) return folder.remove_all();
+      if (!keeper && ++tries == kMostTries) return;
+      if (keeper) {
+        controller = controller_lives();
+        if (look_after(folder, controller)) return folder.remove_all();
+      }
     }
     std::this_thread::sleep_for(controller ? kPauseNextToController : kPause);
   }

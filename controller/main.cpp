@@ -54,7 +54,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
 /// The keeper may have been killed since the last look, and nobody else would end the daemon.
 void leave_mps(const std::string& session) noexcept {
   try {
-    sluice::base::restore_mps_keeper(sluice::base::Install::of_this_program(), session);
+    sluice::base::leave_mps_to_keeper(sluice::base::Install::of_this_program(), session);
   } catch (const std::exception&) {  // the next command of the session finds it
   }
 }

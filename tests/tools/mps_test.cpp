@@ -277,6 +277,20 @@ TEST_F(ExecMps, TheServerOfAKilledDaemonEndsWithTheLastProgram) {
   EXPECT_GT(controller_pid(), 0);
 }
 
+// A keeper that was killed holds its right until the kernel has removed it.
+TEST_F(ExecMps, AKeeperThatIsAboutToDieIsReplacedByAControllerThatEnds) {
+  const auto first = program();
+  first->read_line();
+  const pid_t dying = keeper();
+  kill(dying, SIGSTOP);
+  first->finish();
+  const pid_t controller = controller_pid();
+  kill(controller, SIGTERM);
+  EXPECT_TRUE(eventually([&] { return kill(controller, 0) != 0; }, kProgramPatience));
+  kill(dying, SIGKILL);
+  EXPECT_TRUE(nothing_left());
+}
+
 // The property: whatever is killed, and whenever, no program loses its daemon to it, and nothing is
 // left at the end.
 TEST_F(ExecMps, AnyPartMayBeKilledAtAnyInstant) {
