@@ -16,8 +16,9 @@ void* operator new(std::size_t size) {
   if (made == nullptr) throw std::bad_alloc();
   return made;
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+// Not inlined: GCC takes an inlined free() for one that does not match (with a sanitizer).
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace sluice::intercept {
 namespace {
