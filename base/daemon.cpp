@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,12 +21,31 @@
 namespace sluice::base {
 namespace {
 
+/// A daemon serves all programs of a session, so it has none of the limits that a shell gave the
+/// first one. What is not allowed stays.
+void lift_limits() {
+  for (const auto resource : {RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_DATA, RLIMIT_AS, RLIMIT_NOFILE}) {
+    rlimit limit{};
+    if (getrlimit(resource, &limit) != 0) continue;
+    constexpr rlim_t kFiles = 1024;  // as is usual
+    limit.rlim_cur = resource == RLIMIT_NOFILE
+                         ? std::min(std::max(limit.rlim_cur, kFiles), limit.rlim_max)
+                         : limit.rlim_max;
+    setrlimit(resource, &limit);
+  }
+  setpriority(PRIO_PROCESS, 0, 0);
+  cpu_set_t all;
+  std::memset(&all, 0xff, sizeof(all));
+  sched_setaffinity(0, sizeof(all), &all);
+}
+
 /// Runs in the daemon between fork and exec, so it makes only async-signal-safe calls. Closes all
 /// inherited descriptors: if the daemon kept a pipe of the user's shell open, `sluice exec ... |
 /// cat` would not end.
 [[noreturn]] void become_daemon(char* const* argv, char* const* envp, int log, int report,
                                 bool out_too, int inherited) {
   setsid();
+  lift_limits();
   signal(SIGHUP, SIG_DFL);
   signal(SIGINT, SIG_DFL);
   signal(SIGTERM, SIG_DFL);

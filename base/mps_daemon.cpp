@@ -84,8 +84,9 @@ std::string find_mps_control() {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {
-    const fs::path program = fs::path(folder) / kProgram;
-    if (access(program.c_str(), X_OK) == 0) return program;
+    const fs::path program = fs::absolute(fs::path(folder) / kProgram);
+    std::error_code ignored;
+    if (fs::is_regular_file(program, ignored) && access(program.c_str(), X_OK) == 0) return program;
   }
   throw UsageError(std::string("MPS is not available: ") + kProgram +
                    ", a part of the NVIDIA driver, is not in PATH");

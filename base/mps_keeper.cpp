@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -67,8 +68,10 @@ bool end(const MpsFolder& folder, const std::string& pipes) {
   return left.empty();
 }
 
-/// Ends what nobody uses. Returns whether nothing is left.
-bool look_after(const MpsFolder& folder, bool controller_lives) {
+/// Ends what nobody uses now, nor at the last look: while a process hands over to its child, one
+/// look may miss both. `idle`: the daemons that nobody used at the last look. Returns whether
+/// nothing is left.
+bool look_after(const MpsFolder& folder, bool controller_lives, std::set<int>& idle) {
   const std::vector<MpsProcess> all = mps_processes(folder.path());
   const std::vector<int> numbers = folder.numbers(all);
   bool nothing = true;
@@ -78,7 +81,11 @@ bool look_after(const MpsFolder& folder, bool controller_lives) {
     const bool used = noted || any(found, Kind::kUser);
     // New programs join the last one only.
     const bool wanted = controller_lives && number == numbers.back() && any(found, Kind::kControl);
-    if (used || wanted || !end(folder, folder.pipes(number)) || folder.is_held(number)) {
+    if (used || wanted) {
+      idle.erase(number);
+      nothing = false;
+    } else if (idle.insert(number).second || !end(folder, folder.pipes(number)) ||
+               folder.is_held(number)) {
       nothing = false;
     } else {
       folder.remove(number);
@@ -91,23 +98,25 @@ bool look_after(const MpsFolder& folder, bool controller_lives) {
 
 void keep_mps(const std::string& session, const std::function<bool()>& controller_lives) {
   const MpsFolder folder(session);
+  constexpr std::chrono::hours kForGood{24 * 365};
   Fd keeper;
+  std::set<int> idle;
   int tries = 0;
   for (;;) {
     bool controller = false;
     {
-      Fd lock = folder.lock(false);
+      Fd lock = folder.lock(false, kForGood);
       if (!lock) {
         // Somebody may have cleared /dev/shm, and the daemon lives all the same.
         if (mps_processes(folder.path()).empty()) return;
-        lock = folder.lock(true);
+        lock = folder.lock(true, kForGood);
         keeper.reset();
       }
       if (!keeper) keeper = folder.become_keeper();
       if (!keeper && ++tries == kMostTries) return;
       if (keeper) {
         controller = controller_lives();
-        if (look_after(folder, controller)) return folder.remove_all();
+        if (look_after(folder, controller, idle)) return folder.remove_all();
       }
     }
     std::this_thread::sleep_for(controller ? kPauseNextToController : kPause);

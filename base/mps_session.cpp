@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +18,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <thread>
 
 #include "base/error.hpp"
 #include "base/processes.hpp"
@@ -71,6 +73,20 @@ std::string pipes_in(std::string_view environment, const std::string& folder) {
     environment.remove_prefix(end + 1);
   }
   return {};
+}
+
+bool is_same(const struct stat& one, const struct stat& other) {
+  return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+/// Whether the process finds another folder at this path than we do: it has another /dev/shm, as in
+/// a container that shares the pids.
+bool has_other_folder(pid_t pid, const std::string& folder) {
+  struct stat ours {};
+  struct stat theirs {};
+  const std::string path = "/proc/" + std::to_string(pid) + "/root" + folder;
+  if (stat(path.c_str(), &theirs) != 0) return false;
+  return stat(folder.c_str(), &ours) != 0 || !is_same(ours, theirs);
 }
 
 /// Nothing for the command that the daemon's program also is: `echo quit |
@@ -134,7 +150,7 @@ std::vector<MpsProcess> mps_processes(const std::string& folder) {
     // The start first: a process that replaces this one in between has another.
     const std::uint64_t start = start_time_of(*pid);
     std::string pipes = pipes_in(read_whole(*pid, "environ", buffer), folder);
-    if (start == 0 || pipes.empty()) continue;
+    if (start == 0 || pipes.empty() || has_other_folder(*pid, folder)) continue;
     const auto kind = kind_of(*pid);
     if (kind && start_time_of(*pid) == start) {
       found.push_back({*pid, start, *kind, std::move(pipes)});
@@ -174,13 +190,18 @@ std::vector<int> MpsFolder::numbers(const std::vector<MpsProcess>& processes) co
 
 bool MpsFolder::claim() const {
   std::error_code unknown;
-  const std::string own = fs::read_symlink("/proc/self/ns/pid", unknown);
+  std::string own = fs::read_symlink("/proc/self/ns/pid", unknown);
+  own += ' ' + fs::read_symlink("/proc/self/ns/user", unknown).string();
   const std::string file = path_ + "/namespace";
   std::string of;
   std::getline(std::ifstream(file), of);
   if (of == own) return true;
   if (!of.empty()) {
-    if (!become_keeper()) return false;
+    const Fd right = become_keeper();
+    const std::vector<int> left = numbers({});
+    const bool any_lives =
+        std::any_of(left.begin(), left.end(), [this](int number) { return is_held(number); });
+    if (!right || any_lives) return false;
     for (const auto& entry : fs::directory_iterator(path_, unknown)) {
       fs::remove_all(entry.path(), unknown);
     }
@@ -189,7 +210,8 @@ bool MpsFolder::claim() const {
   return true;
 }
 
-Fd MpsFolder::lock(bool make) const {
+Fd MpsFolder::lock(bool make, std::chrono::seconds patience) const {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
   for (;;) {
     if (make) {
       const Fd parent = lock_runtime_dir();
@@ -201,10 +223,16 @@ Fd MpsFolder::lock(bool make) const {
       return fd;
     }
     if (!fd) throw RunError("cannot open " + path_ + ": " + std::strerror(errno));
-    int result = 0;
-    while ((result = flock(fd.get(), LOCK_EX)) != 0 && errno == EINTR) {
+    while (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK && errno != EINTR) {
+        throw RunError("cannot lock " + path_ + ": " + std::strerror(errno));
+      }
+      if (std::chrono::steady_clock::now() >= deadline) {
+        throw RunError("another sluice command has started or ended the MPS daemon for " +
+                       std::to_string(patience.count()) + " s; is it stopped? (" + path_ + ")");
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    if (result != 0) throw RunError("cannot lock " + path_ + ": " + std::strerror(errno));
     // Its keeper may have removed it meanwhile.
     if (still_named(fd.get(), path_)) return fd;
   }

@@ -1,6 +1,7 @@
 #pragma once
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -50,13 +51,14 @@ class MpsFolder {
   /// The daemons that have a pipe folder, or had one when `processes` were started, in order.
   [[nodiscard]] std::vector<int> numbers(const std::vector<MpsProcess>& processes) const;
 
-  /// Makes the folder one of this process's pid namespace. Returns false if it is of another one,
-  /// whose processes cannot be seen here, and has a keeper there. Needs the lock.
+  /// Makes the folder one of this process's pid and user namespace. Returns false if it is of
+  /// another one, whose processes cannot be seen here, and a keeper or a daemon lives there. Needs
+  /// the lock.
   [[nodiscard]] bool claim() const;
 
   /// The lock of the folder, until the descriptor is closed. Empty if the folder is missing and
-  /// not `make`. Throws RunError.
-  [[nodiscard]] Fd lock(bool make) const;
+  /// not `make`. Throws RunError, also if another process has it for longer than `patience`.
+  [[nodiscard]] Fd lock(bool make, std::chrono::seconds patience = std::chrono::seconds(30)) const;
 
   /// The same without waiting. Empty: somebody has it, or there is no folder.
   [[nodiscard]] Fd try_lock() const noexcept;

@@ -75,7 +75,7 @@ class HolderRule : public sluice::test::BoardTest {
   std::uint32_t waited_for() { return slot(kTarget).waited_for.load(); }
 
   Holders holders_;
-  std::uint64_t& now_ = g_now_ns;
+  std::atomic<std::uint64_t>& now_ = g_now_ns;
   bool beats_ = true;
 };
 

@@ -1,6 +1,7 @@
 // `sluice exec --mps`: the life of a session's MPS daemon, with a stand-in for NVIDIA's programs.
 // Prevents: a daemon, a server or a folder that is left behind, whatever part is killed and when; a
 // daemon that ends under its programs; two daemons of one session.
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <random>
 
 #include "base/mps_session.hpp"
+#include "base/processes.hpp"
 #include "shm/mapping.hpp"
 #include "tests/support/temp_folder.hpp"
 #include "tests/tools/command.hpp"
@@ -88,7 +90,7 @@ class ExecMps : public CommandTest {
   [[nodiscard]] pid_t keeper() const {
     for (const auto& entry : fs::directory_iterator("/proc")) {
       const pid_t pid = std::atoi(entry.path().filename().c_str());
-      const std::string line = read_file(entry.path() / "cmdline");
+      const std::string line = base::read_proc(pid, "cmdline", 4096);
       const std::string options = std::string("sluice-mps") + '\0' + "--session" + '\0' + session_;
       if (pid > 0 && line.find(options) != std::string::npos) return pid;
     }
@@ -116,7 +118,9 @@ TEST_F(ExecMps, TheFirstProgramStartsTheDaemonAndOthersJoinIt) {
   EXPECT_EQ(second->read_line(), pipes);
   EXPECT_EQ(pids(Kind::kControl).size(), 1U);
   EXPECT_EQ(without_lines_of_others(first->finish()).err, line_of(""));
-  EXPECT_EQ(without_lines_of_others(second->finish()).err, line_of("; it has 50 % of the SMs"));
+  EXPECT_EQ(without_lines_of_others(second->finish()).err,
+            line_of("; it asks for 50 % of the SMs, but the driver takes it for no client of MPS"))
+      << "the stand-in is no MPS";
 }
 
 TEST_F(ExecMps, SetsPriorityAndWidthByThePriorityOfTheProgram) {
@@ -406,6 +410,73 @@ TEST_F(ExecMps, TheDaemonOfAnotherPidNamespaceIsNotJoined) {
     EXPECT_NE(result.err.find("is of another container"), std::string::npos) << result.err;
   }
   EXPECT_EQ(exec({"--priority", "1"}, {"true"}).exit_code, 0) << "nobody is left there";
+}
+
+// Prevents: a container removes the folder of a daemon that lives in another one, where it has lost
+// its keeper.
+TEST_F(ExecMps, ALivingDaemonOfAnotherNamespaceKeepsItsFolder) {
+  base::Fd held;
+  {
+    const base::Fd lock = folder_.lock(true);
+    std::ofstream(folder_.path() + "/namespace") << "pid:[1] user:[1]\n";
+    fs::create_directory(folder_.pipes(1));
+    held = folder_.hold(1);
+  }
+  EXPECT_EQ(exec({"--priority", "1"}, {"true"}).exit_code, 1);
+  EXPECT_TRUE(fs::exists(folder_.pipes(1)));
+  held.reset();
+  EXPECT_EQ(exec({"--priority", "1"}, {"true"}).exit_code, 0) << "nobody is left there";
+}
+
+// Prevents: the keeper of a container that shares the pids, but not /dev/shm, ends the daemon of
+// the machine, which has the same path.
+TEST_F(ExecMps, ADaemonInAnotherFolderOfThisNameIsAnother) {
+  const auto first = program();
+  first->read_line();
+  const std::vector<pid_t> daemon = pids(Kind::kControl);
+  ASSERT_EQ(daemon.size(), 1U);
+  std::string apart = "mount -t tmpfs none /dev/shm 2>/dev/null || exit 77; export " + path_ + ";";
+  for (const std::string& word : command({"--priority", "1"}, {"sleep", "2"})) {
+    apart += " '" + word + "'";
+  }
+  Process other({"/usr/bin/unshare", "-m", "/bin/sh", "-c", apart});
+  const base::Captured result = other.finish();
+  if (result.exit_code == 77 || result.err.find("unshare") != std::string::npos) {
+    first->finish();
+    GTEST_SKIP() << "no mount namespace here: " << result.err;
+  }
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err.find("was killed"), std::string::npos) << result.err;
+  EXPECT_EQ(pids(Kind::kControl), daemon);
+  first->finish();
+}
+
+// Prevents: one look that falls between a process and its child ends the daemon of both.
+TEST_F(ExecMps, AChainOfChildrenKeepsTheDaemon) {
+  const std::string chain =
+      "exec >/dev/null 2>&1 </dev/null; n=0; f() { n=$((n+1)); [ $n -lt 400 ] && { sleep 0.005; f "
+      "& exit 0; }; }; f & exit 0";
+  const auto first = start({"--no-intercept"}, {"bash", "-c", chain});
+  first->finish();
+  const std::vector<pid_t> daemon = pids(Kind::kControl);
+  ASSERT_EQ(daemon.size(), 1U);
+  EXPECT_FALSE(eventually([&] { return kill(daemon[0], 0) != 0; }, 1s));
+}
+
+// Prevents: best effort that comes first leaves its limits to the daemon of a critical program.
+TEST_F(ExecMps, TheDaemonHasNoLimitsOfItsFirstProgram) {
+  Args limited{"/bin/sh", "-c", "ulimit -S -n 64; ulimit -S -v 8000000; exec nice -n 7 \"$@\"",
+               "sh"};
+  for (const std::string& word : command({"--priority", "0"}, {"cat"})) limited.push_back(word);
+  Process first(limited, ProcessOptions{.environment = {path_}});
+  std::vector<pid_t> daemon;
+  ASSERT_TRUE(eventually([&] { return !(daemon = pids(Kind::kControl)).empty(); }))
+      << first.finish().err;
+  const std::string limits = read_file("/proc/" + std::to_string(daemon[0]) + "/limits");
+  EXPECT_NE(limits.find("Max address space         unlimited"), std::string::npos) << limits;
+  EXPECT_EQ(limits.find("Max open files            64 "), std::string::npos) << limits;
+  EXPECT_TRUE(geteuid() != 0 || getpriority(PRIO_PROCESS, static_cast<id_t>(daemon[0])) == 0);
+  first.finish();
 }
 
 // A note of a process that has ended must not stand for a later process with its pid.

@@ -100,13 +100,16 @@ std::optional<base::Gpus> ask_gpus(const MpsOptions& options, const base::Instal
   }
 }
 
+constexpr int kNoClient = -1;
+
 /// Asks the driver in the environment of the program. Returns the SMs of which it tells; 0 if it
-/// does not say. Throws base::UsageError if MPS refuses the width, but not if there is no GPU: the
-/// program says so.
+/// does not say; kNoClient if the program would not be a client of MPS. Throws base::UsageError if
+/// MPS refuses the width, but not if there is no GPU: the program says so.
 int sms_told(const MpsOptions& options, int percent, const base::Install& install) {
   std::string fault;
   std::string unlimited_fault;
-  if (const auto gpus = ask_gpus(options, install, fault)) return gpus->mps ? gpus->least_sms : 0;
+  if (const auto gpus = ask_gpus(options, install, fault))
+    return gpus->mps ? gpus->least_sms : kNoClient;
   unsetenv(kPercentage);
   if (ask_gpus(options, install, unlimited_fault)) {
     throw base::UsageError(fmt::format("--sms {}: MPS refuses {} % of the SMs: {}",
@@ -129,6 +132,11 @@ std::string set_width(const MpsOptions& options, const MpsPlan& plan,
   } else {
     setenv(kPercentage, std::to_string(choice.percent).c_str(), 1);
     const int sms = sms_told(options, choice.percent, install);
+    if (sms == kNoClient) {
+      return fmt::format(
+          "it asks for {} % of the SMs, but the driver takes it for no client of MPS",
+          choice.percent);
+    }
     width = sms == 0 ? fmt::format("it has {} % of the SMs", choice.percent)
                      : fmt::format("it has {} SMs ({} %)", sms, choice.percent);
   }
@@ -142,7 +150,7 @@ MpsPlan plan_mps(const MpsOptions& options, const base::Install& install) {
   if (!pipes.empty() && !is_nested(options)) {
     throw base::UsageError(fmt::format(
         "--mps: {}={} names another MPS daemon: unset it for the daemon of session {}, or leave "
-        "--mps out to use that one",
+        "--mps and SLUICE_MPS out to use that one",
         base::kMpsPipes, pipes, options.session));
   }
   MpsPlan plan;
