@@ -451,18 +451,6 @@ TEST_F(ExecMps, ADaemonInAnotherFolderOfThisNameIsAnother) {
   first->finish();
 }
 
-// Prevents: one look that falls between a process and its child ends the daemon of both.
-TEST_F(ExecMps, AChainOfChildrenKeepsTheDaemon) {
-  const std::string chain =
-      "exec >/dev/null 2>&1 </dev/null; n=0; f() { n=$((n+1)); [ $n -lt 400 ] && { sleep 0.005; f "
-      "& exit 0; }; }; f & exit 0";
-  const auto first = start({"--no-intercept"}, {"bash", "-c", chain});
-  first->finish();
-  const std::vector<pid_t> daemon = pids(Kind::kControl);
-  ASSERT_EQ(daemon.size(), 1U);
-  EXPECT_FALSE(eventually([&] { return kill(daemon[0], 0) != 0; }, 1s));
-}
-
 // Prevents: best effort that comes first leaves its limits to the daemon of a critical program.
 TEST_F(ExecMps, TheDaemonHasNoLimitsOfItsFirstProgram) {
   Args limited{"/bin/sh", "-c", "ulimit -S -n 64; ulimit -S -v 8000000; exec nice -n 7 \"$@\"",
