@@ -38,7 +38,7 @@ class UnheldJobs : public testing::Test {
   void launch(std::uint64_t ns) {
     client_->slot().entries[0][shm::Count::kGated].fetch_add(1);
     jobs_.touch(stream_);
-    g_done_ns = std::max(g_done_ns, g_now_ns) + ns;
+    g_done_ns = std::max(g_done_ns, g_now_ns.load()) + ns;
   }
   /// The polling thread looks every 10 ms, while there is something to look for.
   void pass(std::uint64_t ms) {
