@@ -151,10 +151,10 @@ CUresult synchronise_context(CUcontext context, Call call) {
   if (client == nullptr) return call();
   Jobs::Synchronising synchronising(client->jobs());
   const std::uint64_t waits_since_ns = client->orders().begin_wait();
-  const std::uint64_t launches = client->launches();
+  const std::uint64_t launches = client->may_be_held() ? client->launches() : 0;
   const CUresult result = call();
   client->orders().end_wait(waits_since_ns);
-  if (result == CUDA_SUCCESS && client->may_be_held() && client->launches() == launches) {
+  if (result == CUDA_SUCCESS && launches != 0 && client->launches() == launches) {
     client->pacer().all_has_run(context);
   }
   synchronising.returned(result, context);

@@ -16,21 +16,10 @@ CUevent EventPool::take() noexcept {
   return event;
 }
 
-void EventPool::give_back(CUevent event) noexcept {
+void EventPool::give_back(CUevent event, const ContextId* its) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    if (state_.count < kMost) {
-      events_[state_.count++] = event;
-      return;
-    }
-  }
-  driver().cuEventDestroy_v2(event);
-}
-
-void EventPool::give_back(CUevent event, const ContextId& its) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!state_.context.is(its)) return;
+    if (its != nullptr && !state_.context.is(*its)) return;
     if (state_.count < kMost) {
       events_[state_.count++] = event;
       return;

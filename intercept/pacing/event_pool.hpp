@@ -22,11 +22,10 @@ class EventPool {
 
   /// Null if there is none.
   [[nodiscard]] CUevent take() noexcept;
-  /// For an event of the context that nobody uses any more. It may have been recorded.
-  void give_back(CUevent event) noexcept;
-  /// The same for whoever does not know whether `its`, the context of the event, lives: the event
-  /// is dropped if the pool is another context's by now, because it ended with its own.
-  void give_back(CUevent event, const ContextId& its) noexcept;
+  /// For an event of the context that nobody uses any more. It may have been recorded. `its`: the
+  /// context of the event, from whoever does not know whether it lives; then the event is dropped
+  /// if the pool is another context's by now, because it ended with its own.
+  void give_back(CUevent event, const ContextId* its = nullptr) noexcept;
 
  private:
   friend class EventPools;
@@ -58,7 +57,7 @@ struct EventReturn {
   ContextId context;
 
   void give_back(CUevent event) const noexcept {
-    if (event != nullptr && pool != nullptr) pool->give_back(event, context);
+    if (event != nullptr && pool != nullptr) pool->give_back(event, &context);
   }
 };
 

@@ -33,6 +33,12 @@ class Learning : public Session {
     fake::clear();
   }
 
+  /// The same, and the account is empty: the program has waited for that launch.
+  void begin_empty() {
+    begin_anew();
+    ASSERT_EQ(::cuCtxSynchronize(), CUDA_SUCCESS);
+  }
+
   static std::string order_of_calls() {
     std::string order;
     for (const fake::Call& call : fake::calls()) {
@@ -107,8 +113,7 @@ TEST_F(Learning, WhatTheProgramHasWaitedForHasRun) {
   learn_both();
   std::vector<CUstream> streams;
   for (int i = 0; i < 20; ++i) streams.push_back(make_stream());
-  begin_anew();
-  ASSERT_EQ(::cuCtxSynchronize(), CUDA_SUCCESS);
+  begin_empty();
   for (CUstream stream : streams) {
     kernel(kShort, stream);
     kernel(kShort, stream);
@@ -134,8 +139,7 @@ TEST_F(Learning, WhatTheProgramHasWaitedForInVainMayRun) {
   outrank();
   learn_both();
   CUstream stream = make_stream();
-  begin_anew();
-  ASSERT_EQ(::cuCtxSynchronize(), CUDA_SUCCESS);
+  begin_empty();
   for (int i = 0; i < 4; ++i) kernel(kShort, stream);
   fake::answer(Id::cuStreamSynchronize, CUDA_ERROR_LAUNCH_FAILED);
   EXPECT_NE(::cuStreamSynchronize(stream), CUDA_SUCCESS);
@@ -152,8 +156,7 @@ TEST_F(Learning, WhatIsGivenDuringAWaitMayRun) {
   outrank();
   learn_both();
   CUstream stream = make_stream();
-  begin_anew();
-  ASSERT_EQ(::cuCtxSynchronize(), CUDA_SUCCESS);
+  begin_empty();
   CUcontext context = nullptr;
   ASSERT_EQ(::cuCtxGetCurrent(&context), CUDA_SUCCESS);
   const auto during = [&](Id id, auto wait, int launches) {
@@ -198,8 +201,7 @@ TEST_F(Learning, RandomStreamsKeepTheBoundAndPayLittleForIt) {
     std::vector<CUstream> streams;
     std::map<CUstream, double> may_run;
     for (std::size_t i = 0; i < count; ++i) streams.push_back(make_stream());
-    begin_anew();
-    ASSERT_EQ(::cuCtxSynchronize(), CUDA_SUCCESS);
+    begin_empty();
     const unsigned syncs = random() % 3;
     std::size_t waits = 0;
     constexpr std::size_t kLaunches = 2000;
