@@ -186,6 +186,7 @@ def lives(pid: int) -> bool:
 
 def command_line(process: Path) -> str:
     try:
-        return (process / "cmdline").read_text()
+        # Any process of the machine may be asked, and an argument is bytes.
+        return (process / "cmdline").read_text(errors="replace")
     except OSError:  # it has ended
         return ""
