@@ -332,6 +332,20 @@ TEST_F(Status, CoverageAddsUpAndNamesTheReasons) {
   expect_says(coverage(), "100 launches, 5 bypassed\n");
 }
 
+// Prevents: a status that is silent about launches, of which nobody knows whether they were held.
+TEST_F(Status, SaysWhetherLaunchesWentPastTheGates) {
+  EXPECT_EQ(text().find("past a gate"), std::string::npos) << "nobody has launched";
+  shm::Slot& client = add_client(0, 0, "a");
+  client.entries[0][shm::Count::kGated].store(90);
+  client.entries[6][shm::Count::kCaptured].store(6);
+  add_client(1, 0, "b").entries[0][shm::Count::kGated].store(300);
+  expect_says(text(), "\n396 launches: none went past a gate\n");
+  client.entries[0][shm::Count::kBypassUnattached].store(4);
+  expect_says(text(), "\n400 launches: 4 (1 %) went past a gate\n");
+  client.unhooked_lookups.store(1);
+  expect_says(text(), "\n400 launches: 4 (1 %) went past a gate, of those that were seen\n");
+}
+
 // Prevents: "220 launches, 0 bypassed" of a program that made 3,800 (a library opened with
 // RTLD_DEEPBIND launched the rest).
 TEST_F(Status, NeverShowsABareZeroWhereLaunchesMayPassBy) {

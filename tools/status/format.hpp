@@ -53,6 +53,10 @@ std::vector<std::string> outside_notes(const shm::Snapshot& snapshot, std::size_
 /// the last "; ".
 std::vector<std::string> bypass_notes(const shm::ClientSnapshot& client);
 
+/// How many launches of the session went past the gates; why stands below each client. Empty before
+/// the first launch.
+std::string launches_note(const shm::Snapshot& snapshot);
+
 /// What passes by the hooks; for a client with unhooked_lookups.
 std::string unhooked_note(const shm::ClientSnapshot& client);
 

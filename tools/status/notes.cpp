@@ -94,6 +94,20 @@ std::vector<std::string> bypass_notes(const shm::ClientSnapshot& client) {
   return lines;
 }
 
+std::string launches_note(const shm::Snapshot& snapshot) {
+  std::uint64_t launches = 0, past = 0;
+  bool sees_all = true;
+  for (const shm::ClientSnapshot& client : snapshot.clients) {
+    launches += client.launches;
+    past += client.bypassed;
+    sees_all &= client.unhooked_lookups == 0;
+  }
+  if (launches == 0) return {};
+  return fmt::format("{}: {} went past a gate{}\n", counted(launches, "launch", "launches"),
+                     past == 0 ? "none" : fmt::format("{} ({})", past, share_of(past, launches)),
+                     sees_all ? "" : ", of those that were seen");
+}
+
 std::string unhooked_note(const shm::ClientSnapshot& client) {
   // Files of libraries have a dot, driver entries have none.
   const std::string& name = client.unhooked_name;

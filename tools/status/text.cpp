@@ -332,6 +332,7 @@ std::string status_text(const shm::Snapshot& snapshot, const std::string& sessio
   if (snapshot.clients.empty()) {
     return text + "no clients: a program appears at its first call to the driver\n";
   }
+  text += launches_note(snapshot);
   const Table table(snapshot, columns);
   text += table.header();
   for (const shm::ClientSnapshot& client : snapshot.clients) {
