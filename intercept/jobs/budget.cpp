@@ -79,7 +79,7 @@ void Budget::count_open(double passed) noexcept {
   open_ns_ += passed;
   if (open_ns_ < useful) return;
   last_open_ns_ = now_ns_;
-  fed_ns_ = std::min(fed_ns_ + got, kAllowed * kReachNs * scale_);
+  fed_ns_ = std::min(fed_ns_ + got, part_ * kReachNs * scale_);
   credit_ns_ = std::max(std::min(credit_ns_, 0.0), credit_ns_ - got);
 }
 
@@ -88,12 +88,12 @@ void Budget::count_closed(double passed) noexcept {
   const double fade = passed / (kPriceFadeNs * scale_);
   cost_sum_ns_ -= cost_sum_ns_ * fade;
   prior_sum_ns_ -= prior_sum_ns_ * fade;
-  double paid = kAllowed * passed;
+  double paid = part_ * passed;
   const double spared = std::min(paid, fed_ns_);
   fed_ns_ -= spared;
   if (credit_ns_ >= 0) paid -= spared;
   // Enough for the dearest window.
-  const double most = std::max(kAllowed * kReachNs * scale_, ratio() * prior_cost(shortest_ns()));
+  const double most = std::max(part_ * kReachNs * scale_, ratio() * prior_cost(shortest_ns()));
   credit_ns_ = std::min(credit_ns_ + paid, most);
 }
 
@@ -111,6 +111,7 @@ void Budget::go_to(std::uint64_t now) noexcept {
 
 void Budget::charge(double cost) noexcept {
   lost_ns_ += cost;
+  spent_ns_ += cost;
   credit_ns_ = std::max(credit_ns_ - cost, -kMostDebtNs * scale_);
 }
 
@@ -170,7 +171,7 @@ void Budget::ended(std::uint64_t kind_of, std::uint64_t now) noexcept {
 void Budget::ended_elsewhere(std::uint64_t now) noexcept {
   go_to(now);
   if (!std::exchange(runs_, false)) return;
-  const double paid = kAllowed * since(now, began_ns_);
+  const double paid = part_ * since(now, began_ns_);
   credit_ns_ = std::max(std::min(credit_ns_, 0.0), credit_ns_ - paid);
 }
 
@@ -223,7 +224,7 @@ bool Budget::pauses(std::uint64_t now) noexcept {
 /// then. That windows are much dearer than thought may be an accident, so it counts as much as the
 /// debt that it has left.
 bool Budget::is_hungry(std::uint64_t now) const noexcept {
-  const double thought = prior_cost(shortest_ns()) / (kAllowed / 2);
+  const double thought = prior_cost(shortest_ns()) / (part_ / 2);
   const double longest = std::max(kDear * thought, kLongestHungerNs * scale_);
   const double paid = std::clamp(ratio() * thought, kHungerNs * scale_, longest);
   return since(now, last_open_ns_) >= std::max(paid, -kHungerPerDebt * credit_ns_);
@@ -231,7 +232,7 @@ bool Budget::is_hungry(std::uint64_t now) const noexcept {
 
 std::uint64_t Budget::window_ns(bool at_begin, std::uint64_t now, bool seldom) noexcept {
   go_to(now);
-  if (neighbours_ == 0 || gates_ == Gates::kWindow || !feeds()) return 0;
+  if (part_ <= 0 || neighbours_ == 0 || gates_ == Gates::kWindow || !feeds()) return 0;
   const double age = std::min(since(now, began_ns_), since(now, window_end_ns_));
   if (!at_begin && (!runs_ || age < kLongItemNs * scale_)) return 0;
   const bool paused = pauses(now);

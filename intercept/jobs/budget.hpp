@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <utility>
 
 namespace sluice::intercept {
 
@@ -13,7 +14,7 @@ namespace sluice::intercept {
 /// window of this budget feed those below, too, and nothing is owed to whoever is fed.
 class Budget {
  public:
-  /// What windows may lengthen the items by.
+  /// What windows may lengthen the items by, unless set_part() says otherwise.
   static constexpr double kAllowed = 0.05;
   // Of GPU time:
   static constexpr double kShortestNs = 1e6;
@@ -39,6 +40,11 @@ class Budget {
   /// so it owes nothing.
   explicit Budget(double time_scale = 1) noexcept
       : scale_(time_scale), fed_ns_(kAllowed * kReachNs * time_scale) {}
+
+  /// What windows may lengthen the items by from now on; 0: nothing.
+  void set_part(double part) noexcept { part_ = part; }
+  /// What windows have cost since the last call, as far as known. May be negative.
+  [[nodiscard]] double take_spent() noexcept { return std::exchange(spent_ns_, 0.0); }
 
   /// Those whom windows let run. Others cost something else. `overrun_ns`: of GPU time, the longest
   /// work of theirs that does not end with its window. `others`: programs that have a time slice
@@ -89,6 +95,8 @@ class Budget {
   [[nodiscard]] double settle_ns() const noexcept;
 
   double scale_;
+  double part_ = kAllowed;
+  double spent_ns_ = 0;
   std::array<Kind, 32> kinds_{};
   Kind any_;  ///< Of items whose kind is not known.
   std::uint64_t uses_ = 0;

@@ -38,6 +38,7 @@ CloseLaw::Decision CloseLaw::decide(std::uint64_t fingerprint, std::uint64_t nei
   entry.fingerprint = fingerprint;
   entry.neighbours = neighbours;
   entry.used = ++uses_;
+  decision.neighbours_ = neighbours;
   decision.entry_ = static_cast<std::size_t>(&entry - entries_.data());
   if (is_new) budget_.new_kind();
   if (++entry.jobs <= kFirst) return decision;
@@ -131,6 +132,7 @@ void CloseLaw::begin_group(Entry& entry) noexcept {
 
 void CloseLaw::ended(const Decision& decision, const Job& job) noexcept {
   Entry& entry = entries_[decision.entry_];
+  if (decision.neighbours_ == entry.neighbours) charge(entry, decision, job);
   if (decision.role_ == Decision::Role::kNone || decision.trial_ != entry.trial) return;
   const Sample sample{job.waited_ns, job.duration_ns, job.launches};
   const bool shows_cost = job.neighbour_busy && job.neighbours == entry.neighbours;
@@ -169,6 +171,7 @@ void CloseLaw::remember(Entry& entry, const Sample& reference) noexcept {
   entry.facts.launches = median_of(launches);
   entry.facts.duration_ns = median_of(durations);
   entry.facts.keeps_gpu_busy = median_of(waits) >= entry.facts.duration_ns / 3 * 2;
+  entry.facts.waits = median_of(waits) >= entry.facts.duration_ns / 100;
   entry.facts.median_allowed_ns =
       static_cast<double>(entry.facts.duration_ns) * allowed_.median / 1000;
   entry.facts.tail_wait_ns = static_cast<double>(bound_of(waits, kTail));
@@ -199,6 +202,26 @@ void CloseLaw::compare(Entry& entry) noexcept {
   ++entry.pairs;
   if (entry.phase == Phase::kConfirm) budget_.confirms(median, tail, duration);
   if (entry.paid > TrialBudget::kMostOfTrial) pay(entry, -1);
+}
+
+/// Each job shows what it cost, and not only those of pairs: bets on the median and on the tail say
+/// nothing of the mean. A program that asks instead of waiting shows it in the durations only.
+void CloseLaw::charge(Entry& entry, const Decision& decision, const Job& job) noexcept {
+  constexpr double kJobsFade = 16;
+  constexpr double kMost = 8;  ///< Times the duration of a job, or so long: an accident.
+  constexpr double kMostNs = 500e6;
+  const auto waited = static_cast<double>(job.waited_ns);
+  const auto duration = static_cast<double>(job.duration_ns);
+  if (job.closed_ns == 0) {
+    entry.first_jobs = std::min(entry.first_jobs + 1, kJobsFade);
+    entry.first_wait_ns += (waited - entry.first_wait_ns) / entry.first_jobs;
+    entry.first_duration_ns += (duration - entry.first_duration_ns) / entry.first_jobs;
+    return;
+  }
+  if (decision.when == When::kFirst || entry.first_jobs == 0) return;
+  const double cost =
+      entry.facts.waits ? waited - entry.first_wait_ns : duration - entry.first_duration_ns;
+  spent_ns_ += std::min(cost, std::max(kMost * entry.first_duration_ns, kMostNs));
 }
 
 /// Also for a job that shows nothing: it may be one that does not end because of the trial.
@@ -283,9 +306,11 @@ void CloseLaw::wait_longer(Entry& entry) noexcept {
   entry.pause = std::min(2 * entry.pause, kLongestPause);
 }
 
-/// For the budget: trials that have begun go on when it has paid for what was.
+/// For the budget: trials that have begun go on when it has paid for what was. What is overspent is
+/// paid back at any level.
 bool CloseLaw::waits(const Entry& entry) const noexcept {
-  return entry.phase != Phase::kHold && budget_.is_overdrawn();
+  return (entry.phase != Phase::kHold && budget_.is_overdrawn()) ||
+         (entry.level != 0 && overdrawn_);
 }
 
 bool CloseLaw::knows(std::uint64_t fingerprint) const noexcept {

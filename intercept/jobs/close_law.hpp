@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "intercept/jobs/last_values.hpp"
 #include "intercept/jobs/trial_budget.hpp"
@@ -54,6 +55,11 @@ class CloseLaw {
   struct Allowed {
     std::uint32_t median = 20;
     std::uint32_t tail = 50;
+    /// Of what the program gives, most is left to trials that fail, and to means above the median.
+    [[nodiscard]] static Allowed of(double given) noexcept {
+      const double tail = given * 1000;
+      return {static_cast<std::uint32_t>(tail * 2 / 5), static_cast<std::uint32_t>(tail)};
+    }
   };
 
   /// When the gates close in one job. A thread that enters a wait closes them in any case, unless
@@ -74,6 +80,7 @@ class CloseLaw {
     enum class Role : std::uint8_t { kNone, kFact, kReference, kTrial };
     Role role_ = Role::kNone;
     std::size_t entry_ = 0;
+    std::uint64_t neighbours_ = 0;
     std::uint64_t trial_ = 0;
   };
 
@@ -107,6 +114,13 @@ class CloseLaw {
   /// Tests of the confidence allow one of the two only.
   explicit CloseLaw(Allowed allowed) noexcept : allowed_(allowed) {}
 
+  /// What a trial may cost from now on.
+  void set(Allowed allowed) noexcept { allowed_ = allowed; }
+  /// While more was spent than is given, all gates close at the first launch.
+  void set_overdrawn(bool overdrawn) noexcept { overdrawn_ = overdrawn; }
+  /// What jobs with late gates took longer since the last call, than those that closed at first.
+  [[nodiscard]] double take_spent() noexcept { return std::exchange(spent_ns_, 0.0); }
+
   /// A job begins. `fingerprint`: jobs with the same one are alike. `neighbours`: names the set of
   /// clients that closed gates would hold; 0: none.
   [[nodiscard]] Decision decide(std::uint64_t fingerprint, std::uint64_t neighbours,
@@ -139,6 +153,7 @@ class CloseLaw {
     std::uint64_t launches = 0;     ///< Median.
     std::uint64_t duration_ns = 0;  ///< Median.
     bool keeps_gpu_busy = false;    ///< Jobs wait for the GPU for most of their time.
+    bool waits = false;             ///< They wait for it at all.
     double median_allowed_ns = 0;
     double tail_wait_ns = 0;  ///< One reference in a hundred waits longer.
     double tail_allowed_ns = 0;
@@ -177,6 +192,10 @@ class CloseLaw {
     std::uint64_t pairs = 0;
     double paid = 0;  ///< By this trial, from the budget.
     LastValues<std::int64_t, kCosts> costs;
+    // Of the last jobs that closed at first: means.
+    double first_wait_ns = 0;
+    double first_duration_ns = 0;
+    double first_jobs = 0;
   };
 
   [[nodiscard]] const Entry* find(std::uint64_t fingerprint,
@@ -188,6 +207,7 @@ class CloseLaw {
   void remember(Entry& entry, const Sample& reference) noexcept;
   void compare(Entry& entry) noexcept;
   void pay(Entry& entry, double jobs) noexcept;
+  void charge(Entry& entry, const Decision& decision, const Job& job) noexcept;
   [[nodiscard]] bool waits(const Entry& entry) const noexcept;
   void conclude(Entry& entry) noexcept;
   void go_up(Entry& entry) noexcept;
@@ -197,6 +217,8 @@ class CloseLaw {
   static void wait_longer(Entry& entry) noexcept;
 
   Allowed allowed_;
+  bool overdrawn_ = false;
+  double spent_ns_ = 0;
   std::array<Entry, kEntries> entries_{};
   std::uint64_t uses_ = 0;
   std::uint64_t trials_ = 0;

@@ -111,7 +111,7 @@ double StayOpen::harmful() const noexcept { return std::max(longer_.wealth(), la
 
 void StayOpen::compare() noexcept {
   if (ns_ < kSlicesNs) return;
-  const double longer = open_.sum > closed_.sum * (1 + kMore) ? 1 : -1;
+  const double longer = open_.sum > closed_.sum * (1 + part_) ? 1 : -1;
   const double later =
       late_blocks_ / open_blocks_ - (closed_.late ? 1 : 0) - kMoreLate * double(kBlock);
   if (state_ == State::kOpen) {

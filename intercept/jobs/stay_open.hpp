@@ -22,7 +22,8 @@ class StayOpen {
   static constexpr std::uint64_t kMostOfBlock = 512;
   /// Time slices follow the state; pairs of the time before say nothing.
   static constexpr double kSlicesNs = 600'000'000;
-  static constexpr double kMore = 0.05;  ///< The part by which a step may be longer: as windows.
+  /// The part by which a step may be longer, as windows may make it, unless set_part() is called.
+  static constexpr double kMore = 0.05;
   static constexpr double kMoreLate = 0.01;  ///< Steps that may be late on top of the closed ones.
   static constexpr double kSure = 100;       ///< The wealth of a bet that decides.
   static constexpr double kDoubt = 8;        ///< The wealth of a bet on harm that ends a trial.
@@ -50,12 +51,18 @@ class StayOpen {
   /// `time_scale`: real time divided by GPU time.
   explicit StayOpen(double time_scale = 1) noexcept : time_scale_(time_scale) {}
 
+  void set_part(double part) noexcept { part_ = part; }
+
   [[nodiscard]] Gates gates() const noexcept;
   [[nodiscard]] State state() const noexcept { return state_; }
   /// A step has ended whose kind is known. `usual`: the gates may open in it.
   void ended(const Step& step, bool usual) noexcept;
   /// Others are below now, so that nothing is known.
-  void begin_anew() noexcept { *this = StayOpen(time_scale_); }
+  void begin_anew() noexcept {
+    const double part = part_;
+    *this = StayOpen(time_scale_);
+    part_ = part;
+  }
   /// Open gates may harm: a pair of blocks comes now. Not in the middle of one.
   void ask() noexcept;
   /// Ends a trial, or open gates. The next trial comes after a pause.
@@ -75,6 +82,7 @@ class StayOpen {
   void compare() noexcept;
 
   double time_scale_;
+  double part_ = kMore;
   State state_ = State::kResting;
   std::uint64_t rested_ = 0;  ///< Steps.
   std::uint64_t pause_ = 0;

@@ -192,6 +192,7 @@ void StepLaw::learn_cost(const Entry& entry, double cost, std::uint64_t open,
     cost_sum_ns_ -= cost_sum_ns_ / kWindowsFade;
   }
   cost_sum_ns_ += cost;
+  spent_.windows_ns += cost;
   settle(entry, cost, open, touched);
 }
 
@@ -210,9 +211,9 @@ void StepLaw::learn_accidents(const Entry& entry, std::uint64_t duration) noexce
 /// by without them, or a host that is late now and then would take all windows.
 void StepLaw::settle(const Entry& entry, double cost, std::uint64_t open, bool touched) noexcept {
   // Half of what a step pays is for trials that were dear.
-  const double repaid = std::min(debt_ns_, kAllowed / 2 * entry.level_ns);
+  const double repaid = std::min(debt_ns_, part_ / 2 * entry.level_ns);
   debt_ns_ -= repaid;
-  const double paid = kAllowed * entry.level_ns - repaid;
+  const double paid = part_ * entry.level_ns - repaid;
   const double expected = price() * ns(open);
   const bool surprises = cost > std::max(2 * expected, kSurprise * entry.level_ns);
   const double charge = (surprises ? cost : expected) - (touched ? surprises_ * entry.level_ns : 0);
@@ -300,7 +301,7 @@ std::uint64_t StepLaw::priced_window_ns() const noexcept {
   double wanted = target_window_ns_;
   bool enough = wanted >= shortest_ns_;
   if (!follows_target()) {
-    wanted = std::max(kAllowed * level_ns_ / price(), shortest_ns_);
+    wanted = std::max(part_ * level_ns_ / price(), shortest_ns_);
     enough = credit_ns_ >= price() * wanted;
   }
   return enough ? static_cast<std::uint64_t>(wanted) : 0;

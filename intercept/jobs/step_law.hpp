@@ -2,6 +2,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "intercept/jobs/alone_times.hpp"
 #include "intercept/jobs/last_values.hpp"
@@ -24,7 +25,7 @@ class StepLaw {
   static constexpr std::uint64_t kShortestWindowNs = 1'000'000;  ///< Of GPU time.
   /// A kind is long if its median is so many times that of the most frequent kind.
   static constexpr double kLong = 2;
-  /// What windows may lengthen the steps by, without a target.
+  /// What windows may lengthen the steps by, without a target and unless set_part() says otherwise.
   static constexpr double kAllowed = 0.05;
   /// A step of a time alone begins so long after a window.
   static constexpr double kSettleNs = 25e6;
@@ -39,6 +40,18 @@ class StepLaw {
       : shortest_ns_(static_cast<double>(kShortestWindowNs) * time_scale),
         stay_open_(time_scale),
         alone_(confirm_ns) {}
+
+  /// What windows and open gates may lengthen the steps by from now on; 0: nothing.
+  void set_part(double part) noexcept {
+    part_ = part;
+    stay_open_.set_part(part);
+  }
+  struct Spent {
+    double windows_ns = 0;
+    double open_ns = 0;  ///< By gates that stayed open.
+  };
+  /// What they have cost since the last call, as far as known.
+  [[nodiscard]] Spent take_spent() noexcept { return std::exchange(spent_, {}); }
 
   /// Replaces the target, which is of steps or none.
   void set(shm::Target target) noexcept;
@@ -127,6 +140,8 @@ class StepLaw {
   [[nodiscard]] bool is_reference_next() const noexcept;
 
   double shortest_ns_;  ///< A window. Real ns.
+  double part_ = kAllowed;
+  Spent spent_;
   std::array<Entry, kKinds> entries_{};
   std::uint64_t kinds_ = 0;
   std::uint64_t uses_ = 0;

@@ -27,7 +27,7 @@ void StepLaw::begin_anew() noexcept {
 
 /// What the steps took that open gates touched, beyond what steps pay and are known to take.
 double StepLaw::beyond_ns(const Entry& entry) const noexcept {
-  return entry.open_ns - entry.open_steps * entry.level_ns * (1 + left_out_ + kAllowed);
+  return entry.open_ns - entry.open_steps * entry.level_ns * (1 + left_out_ + part_);
 }
 
 /// What a step takes was last seen in the last block with closed gates, and the host may have
@@ -56,6 +56,7 @@ void StepLaw::settle_trial(StayOpen::Gates before) noexcept {
   for (Entry& entry : entries_) {
     const bool settled = all || std::exchange(entry.refreshed, false);
     (settled ? cost : unsettled_ns_) += beyond_ns(entry);
+    if (settled) spent_.open_ns += beyond_ns(entry) + entry.open_steps * entry.level_ns * part_;
     if (settled) entry.open_ns = entry.open_steps = 0;
   }
   debt_ns_ = std::clamp(debt_ns_ + cost, 0.0, kMostDebt * most_frequent().level_ns);
