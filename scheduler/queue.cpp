@@ -9,10 +9,6 @@
 namespace sluice::scheduler {
 namespace {
 
-bool is_greedy(Policy policy) {
-  return policy == Policy::kBnst || policy == Policy::kOyst || policy == Policy::kDlir;
-}
-
 std::uint64_t sum(const std::vector<std::uint64_t>& block_ns, std::size_t first) {
   return std::accumulate(block_ns.begin() + static_cast<std::ptrdiff_t>(first), block_ns.end(),
                          std::uint64_t{0});
@@ -107,7 +103,8 @@ std::uint64_t Queue::completion_ns(const Task& task, std::uint64_t now) const {
       std::ranges::find_if(entries_, [&](const Entry& entry) { return entry.task.id == task.id; });
   const auto index = static_cast<std::size_t>(queued - entries_.begin());
   const bool is_new = queued == entries_.end();
-  if (policy_ == Policy::kEdf) {
+  const Order order = traits_of(policy_).order;
+  if (order == Order::kPlan) {
     auto tasks = waiting();
     if (is_new) tasks.emplace_back();
     tasks[index] = waiting(task);
@@ -117,7 +114,7 @@ std::uint64_t Queue::completion_ns(const Task& task, std::uint64_t now) const {
     }
     return total;
   }
-  const bool in_order = policy_ != Policy::kParaller;
+  const bool in_order = order != Order::kSideBySide;
   const std::size_t at = is_new || !in_order ? place(entries_, task) : index;
   for (std::size_t i = 0; i < at; ++i) {
     if (i != index) total += left_ns(entries_[i].task);
@@ -126,8 +123,8 @@ std::uint64_t Queue::completion_ns(const Task& task, std::uint64_t now) const {
 }
 
 std::uint64_t Queue::left_ns(const Task& task) const {
-  const bool may_split = policy_ == Policy::kOyst || policy_ == Policy::kDlir;
-  const bool whole = task.block_ns.empty() || (!begun(task) && !may_split);
+  const bool whole =
+      task.block_ns.empty() || (!begun(task) && !traits_of(policy_).expects_blocks());
   return whole ? task.whole_ns : sum(task.block_ns, task.next_block);
 }
 
@@ -143,7 +140,7 @@ std::uint64_t Queue::running_left_ns(std::uint64_t now) const {
 /// response ratios; the time that the tasks have waited cancels out, and Smith's rule is left.
 std::size_t Queue::place(const std::vector<Entry>& entries, const Task& task) const {
   std::size_t at = entries.size();
-  if (!is_greedy(policy_)) return at;
+  if (traits_of(policy_).order != Order::kSmith) return at;
   const Wide key = smith_key(left_ns(task), task.limit_ns);
   for (; at > 0; --at) {
     const Task& entry = entries[at - 1].task;
@@ -165,10 +162,19 @@ std::vector<edf::Waiting> Queue::waiting() const {
 }
 
 std::optional<std::size_t> Queue::next_index(std::uint64_t now) const {
-  if (policy_ == Policy::kParaller) return next_parallel();
   const auto runs = [](const Entry& entry) { return entry.running.has_value(); };
-  if (entries_.empty() || std::ranges::any_of(entries_, runs)) return std::nullopt;
-  return policy_ == Policy::kEdf ? edf::plan(waiting(), now).order.front() : 0;
+  const auto busy = [&] { return entries_.empty() || std::ranges::any_of(entries_, runs); };
+  switch (traits_of(policy_).order) {
+    case Order::kSideBySide:
+      return next_parallel();
+    case Order::kPlan:
+      if (busy()) return std::nullopt;
+      return edf::plan(waiting(), now).order.front();
+    case Order::kArrival:
+    case Order::kSmith:
+      break;
+  }
+  return busy() ? std::nullopt : std::optional<std::size_t>(0);
 }
 
 std::optional<std::size_t> Queue::next_parallel() const {
@@ -186,17 +192,15 @@ std::optional<std::size_t> Queue::next_parallel() const {
 }
 
 bool Queue::splits(std::size_t index, std::uint64_t now) const {
-  switch (policy_) {
-    case Policy::kOyst:
+  switch (traits_of(policy_).split) {
+    case Split::kAlways:
       return true;
-    case Policy::kDlir:
+    case Split::kElastic:
       return splits_elastically(entries_[index].task);
-    case Policy::kEdf:
+    case Split::kForNewcomers:
       return splits_for_newcomers(index, now);
-    case Policy::kFifo:
-    case Policy::kBnst:
-    case Policy::kParaller:
-      return false;
+    case Split::kNever:
+      break;
   }
   return false;
 }

@@ -126,7 +126,8 @@ EngineSettings engine_settings(const ServeOptions& options, Place place) {
   EngineSettings settings{engine::model_store(options.store), place, ""};
   settings.placement =
       options.memory.use_sta ? engine::Placement::kFixed : engine::Placement::kAnywhere;
-  settings.takes_turns = options.server.dispatcher.policy != scheduler::Policy::kParaller;
+  const scheduler::Traits traits = scheduler::traits_of(options.server.dispatcher.policy);
+  settings.takes_turns = traits.order != scheduler::Order::kSideBySide;
   return settings;
 }
 

@@ -1,6 +1,7 @@
 """What `sluice bench serve` asks of its server and clients, without either."""
 
 import contextlib
+import re
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,9 @@ def test_a_load_is_the_options_of_the_client():
         "--slo-ms",
         "9",
     )
+
+
+# Prevents: a scheduler that the server has, and that nobody measures.
+def test_measures_all_schedulers_of_the_server():
+    source = (Path(__file__).resolve().parents[2] / "scheduler" / "policy.hpp").read_text()
+    assert list(plan.SCHEDULERS) == re.findall(r'return \{"([A-Z]+)", Order::', source)
