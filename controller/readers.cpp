@@ -29,9 +29,7 @@ void take_policy(Clients& clients, int slot, std::uint64_t packed) {
   shm::Slot& of = clients.slot(slot);
   const shm::Policy policy = shm::Policy::unpack(packed);
   if (policy.pack() != packed || !policy.valid()) return;
-  const bool on_gpu =
-      policy.kind == shm::PolicyKind::kDevice || policy.kind == shm::PolicyKind::kNone;
-  of.waiters.store(on_gpu ? 0 : 1);
+  of.waiters.store(policy.holds_on_host() ? 1 : 0);
   if (of.policy.load() == packed) return;
   clients.view.count_held(slot);
   of.policy.store(packed);

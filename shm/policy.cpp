@@ -7,22 +7,10 @@
 namespace sluice::shm {
 namespace {
 
-struct Form {
-  std::string_view name;
-  PolicyKind kind;
-  bool spaced;
-};
-
 constexpr std::string_view kMicroseconds = "us";
 constexpr std::string_view kMilliseconds = "ms";
 constexpr std::string_view kAhead = ",ahead:";
 constexpr std::uint32_t kUsPerMs = 1000;
-
-constexpr std::array<Form, 5> kForms{{{"none", PolicyKind::kNone, false},
-                                      {"gate", PolicyKind::kGate, false},
-                                      {"sync", PolicyKind::kSync, true},
-                                      {"event", PolicyKind::kEvent, true},
-                                      {"device", PolicyKind::kDevice, true}}};
 
 }  // namespace
 
@@ -36,37 +24,35 @@ std::optional<Policy> parse_policy(std::string_view text) noexcept {
   }
   const std::size_t colon = text.find(':');
   const std::string_view name = text.substr(0, colon);
-  for (const Form& form : kForms) {
-    if (form.name != name) continue;
-    if (!form.spaced) {
+  for (std::size_t i = 0; i < kPolicyKinds; ++i) {
+    const auto kind = static_cast<PolicyKind>(i);
+    const PolicyTraits traits = traits_of(kind);
+    if (traits.name != name) continue;
+    if (traits.between == Between::kNothing) {
       if (colon != std::string_view::npos) return std::nullopt;
-      return Policy{form.kind};
+      return Policy{kind};
     }
     if (colon == std::string_view::npos) return std::nullopt;
     std::string_view digits = text.substr(colon + 1);
-    const bool is_time = form.kind == PolicyKind::kDevice && digits.ends_with(kMicroseconds);
+    const bool is_time = traits.spaces_by_time && digits.ends_with(kMicroseconds);
     if (is_time) digits.remove_suffix(kMicroseconds.size());
     const std::uint32_t count = number_in(digits, Spacing::kMax);
     if (count == 0) return std::nullopt;
-    return Policy{form.kind, is_time ? Spacing::microseconds(count) : Spacing::launches(count)};
+    return Policy{kind, is_time ? Spacing::microseconds(count) : Spacing::launches(count)};
   }
   return std::nullopt;
 }
 
 std::string to_string(const Policy& policy) {
-  for (const Form& form : kForms) {
-    if (form.kind != policy.kind) continue;
-    std::string text(form.name);
-    if (form.spaced) text += ":" + std::to_string(policy.spacing.count);
-    if (policy.spacing.is_time()) text += kMicroseconds;
-    if (policy.ahead_us == 0) return text;
-    const bool ms = policy.ahead_us % kUsPerMs == 0;
-    text += kAhead;
-    text += std::to_string(ms ? policy.ahead_us / kUsPerMs : policy.ahead_us);
-    text += ms ? kMilliseconds : kMicroseconds;
-    return text;
-  }
-  return "unknown";
+  std::string text(traits_of(policy.kind).name);
+  if (policy.is_spaced()) text += ":" + std::to_string(policy.spacing.count);
+  if (policy.spacing.is_time()) text += kMicroseconds;
+  if (policy.ahead_us == 0) return text;
+  const bool ms = policy.ahead_us % kUsPerMs == 0;
+  text += kAhead;
+  text += std::to_string(ms ? policy.ahead_us / kUsPerMs : policy.ahead_us);
+  text += ms ? kMilliseconds : kMicroseconds;
+  return text;
 }
 
 }  // namespace sluice::shm

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -8,6 +9,37 @@ namespace sluice::shm {
 
 /// What a client does with its own launches while a higher-priority client may be active.
 enum class PolicyKind : std::uint8_t { kNone, kGate, kSync, kEvent, kDevice };
+inline constexpr std::size_t kPolicyKinds = 5;
+
+/// What stands between two groups of launches, or two launches, of one stream.
+enum class Between : std::uint8_t { kNothing, kSyncPoint, kEventGroup, kDeviceWait };
+
+/// What a kind of policy does. A new kind answers each of these, and no other code compares kinds.
+struct PolicyTraits {
+  std::string_view name;  ///< As users write it.
+  bool heeds_gate;        ///< A closed gate holds its launches: on the host, or on the device.
+  Between between;        ///< kNothing: the policy has no spacing.
+  bool spaces_by_time;    ///< Its spacing may be GPU time.
+};
+
+/// A board of a later build may have a kind that this one does not know.
+[[nodiscard]] constexpr PolicyTraits traits_of(PolicyKind kind) noexcept {
+  switch (kind) {
+    case PolicyKind::kNone:
+      return {"none", false, Between::kNothing, false};
+    case PolicyKind::kGate:
+      return {"gate", true, Between::kNothing, false};
+    case PolicyKind::kSync:
+      return {"sync", true, Between::kSyncPoint, false};
+    case PolicyKind::kEvent:
+      return {"event", true, Between::kEventGroup, false};
+    case PolicyKind::kDevice:
+      return {"device", true, Between::kDeviceWait, true};
+  }
+  return {"unknown", true, Between::kNothing, false};
+}
+static_assert(traits_of(PolicyKind{kPolicyKinds}).name == "unknown",
+              "kPolicyKinds counts them all");
 
 /// The distance between two sync points, two event groups or two device waits of one stream.
 struct Spacing {
@@ -49,9 +81,22 @@ struct Policy {
   /// invalid.
   [[nodiscard]] constexpr bool valid() const noexcept {
     if (ahead_us != 0 && (!spacing.is_time() || ahead_us > kMaxAheadUs)) return false;
-    if (kind == PolicyKind::kNone || kind == PolicyKind::kGate) return spacing == Spacing{};
-    if (spacing.is_time() && kind != PolicyKind::kDevice) return false;
-    return kind <= PolicyKind::kDevice && spacing.count >= 1 && spacing.count <= Spacing::kMax;
+    if (static_cast<std::size_t>(kind) >= kPolicyKinds) return false;
+    if (!is_spaced()) return spacing == Spacing{};
+    if (spacing.is_time() && !traits_of(kind).spaces_by_time) return false;
+    return spacing.count >= 1 && spacing.count <= Spacing::kMax;
+  }
+
+  [[nodiscard]] constexpr Between between() const noexcept { return traits_of(kind).between; }
+  [[nodiscard]] constexpr bool heeds_gate() const noexcept { return traits_of(kind).heeds_gate; }
+  [[nodiscard]] constexpr bool is_spaced() const noexcept { return between() != Between::kNothing; }
+  /// The GPU stops at the gate, so that the host may launch on.
+  [[nodiscard]] constexpr bool waits_on_device() const noexcept {
+    return between() == Between::kDeviceWait;
+  }
+  /// The host stops at the gate.
+  [[nodiscard]] constexpr bool holds_on_host() const noexcept {
+    return heeds_gate() && !waits_on_device();
   }
 
   [[nodiscard]] constexpr std::uint64_t ahead_ns() const noexcept {

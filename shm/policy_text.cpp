@@ -94,7 +94,7 @@ std::string policy_hint(const std::string& text, char quote) {
 }
 
 std::string policy_warning(const Policy& policy) {
-  if (policy.kind != PolicyKind::kDevice || policy.spacing.is_time() ||
+  if (!policy.waits_on_device() || policy.spacing.is_time() ||
       policy.spacing.count <= kManyLaunches)
     return {};
   const std::string text = to_string(policy);

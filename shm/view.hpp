@@ -22,7 +22,7 @@ inline bool has_job(const Slot& slot) noexcept {
 /// outstanding, under a policy that heeds the gate. 0 for an open gate (since_ns 0).
 inline std::uint64_t held_ns(const Slot& slot, std::uint64_t since_ns,
                              std::uint64_t now_ns) noexcept {
-  const bool heeds = Policy::unpack(slot.policy.load()).kind != PolicyKind::kNone;
+  const bool heeds = Policy::unpack(slot.policy.load()).heeds_gate();
   if (since_ns == 0 || !heeds || !has_job(slot)) return 0;
   const std::uint64_t from = std::max(since_ns, slot.job_since_ns.load());
   return now_ns > from ? now_ns - from : 0;

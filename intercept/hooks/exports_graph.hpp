@@ -75,7 +75,7 @@ inline GpuSize gpu_size(CUdevice device) noexcept {
 }
 
 inline bool wants_waits_in_graphs(Client& client) noexcept {
-  return client.policy().kind == shm::PolicyKind::kDevice && client.wants_waits_in_graphs();
+  return client.policy().waits_on_device() && client.wants_waits_in_graphs();
 }
 
 /// For the current context.

@@ -131,8 +131,8 @@ void Launch::hold_and_pace() {
     client.hold(entry_);
     // The policy has become a device policy while the launch was held, so the launch needs a stream
     // wait.
-    if (client.policy().kind == shm::PolicyKind::kDevice && client.must_pace() &&
-        place_.policy.kind != shm::PolicyKind::kDevice) {
+    if (client.policy().waits_on_device() && client.must_pace() &&
+        !place_.policy.waits_on_device()) {
       client.pacer().before(entry_, *stream_, named_, work_, place_, true);
     }
   }

@@ -10,8 +10,6 @@
 
 namespace sluice::intercept {
 
-using shm::PolicyKind;
-
 /// An unknown duration counts as longer than most kernels of large models. With a greater value,
 /// the launch would hardly ever run next to a program that always has the next job announced, and
 /// so would stay unknown.
@@ -233,7 +231,7 @@ void Pacer::before(Entry entry, Stream& stream, CUstream named, const Work& work
   place.policy = client_.policy();
   place.number = 0;
   if (place.policy.spacing.count == 0) return;
-  if (place.policy.kind == PolicyKind::kDevice) {
+  if (place.policy.waits_on_device()) {
     return before_device(entry, stream, named, work, place, held);
   }
   {
@@ -241,7 +239,8 @@ void Pacer::before(Entry entry, Stream& stream, CUstream named, const Work& work
     stream.set_policy(place.policy);
     place.number = count(stream, place.policy.spacing);
   }
-  if (place.policy.kind == PolicyKind::kEvent && place.begins_group()) begin_group(stream, place);
+  if (place.policy.between() == shm::Between::kEventGroup && place.begins_group())
+    begin_group(stream, place);
 }
 
 /// Removes idle streams from the account: if a stream was given nothing for 100 ms, its last work
@@ -340,7 +339,7 @@ void Pacer::put_wait(Entry entry, Stream& stream, CUstream named, bool begins_gr
   if (client_.takes_turns()) [[unlikely]]
     write_arrival(stream, named);
   const bool put = memory_.wait_for_open(named);
-  const bool still_device = client_.policy().kind == PolicyKind::kDevice;
+  const bool still_device = client_.policy().waits_on_device();
   if (put) {
     client_.counter(entry, shm::Count::kWaited).fetch_add(1, std::memory_order_relaxed);
   } else if (still_device) {
@@ -453,9 +452,14 @@ void Pacer::after(const Place& place, Stream& stream, CUstream named, CUresult l
   }
   if (place.marks_end && launched == CUDA_SUCCESS) mark_end(stream, named);
   if (place.number == 0 || !place.ends_group()) return;
-  if (place.policy.kind == PolicyKind::kEvent) end_group(stream, place, named);
-  if (place.policy.kind == PolicyKind::kSync) {
-    wait_for_all(stream, shm::TraceHold::kSyncPoint, place.policy, named);
+  switch (place.policy.between()) {
+    case shm::Between::kEventGroup:
+      return end_group(stream, place, named);
+    case shm::Between::kSyncPoint:
+      return wait_for_all(stream, shm::TraceHold::kSyncPoint, place.policy, named);
+    case shm::Between::kDeviceWait:  // in front of the launch
+    case shm::Between::kNothing:
+      break;
   }
 }
 

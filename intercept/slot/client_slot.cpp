@@ -25,10 +25,6 @@ constexpr std::uint64_t kWatcherLostNs = 2'000'000'000;
 /// Replaces policy device on a device that cannot wait.
 constexpr shm::Policy kFallback{shm::PolicyKind::kEvent, shm::Spacing::launches(2)};
 
-bool holds_on_host(shm::Policy policy) noexcept {
-  return policy.kind != shm::PolicyKind::kNone && policy.kind != shm::PolicyKind::kDevice;
-}
-
 constexpr std::string_view kSimulatedGpu = "Sluice simulated GPU (scale ";
 
 /// How many times slower than real time the simulated GPU runs, from its name. 0 for a real GPU.
@@ -86,7 +82,7 @@ void ClientSlot::take_policy() noexcept {
     const bool cannot_wait = cannot_wait_.load();
     shm::Policy policy = shm::Policy::unpack(requested);
     if (!policy.valid()) return;
-    if (policy.kind == shm::PolicyKind::kDevice && cannot_wait) policy = kFallback;
+    if (policy.waits_on_device() && cannot_wait) policy = kFallback;
     if (!is_under(policy)) {
       policy_.store(policy.pack());
       g_process.forget_remembered();
@@ -148,11 +144,11 @@ std::optional<std::uint64_t> ClientSlot::quiet_in_own_job() const noexcept {
 }
 
 void ClientSlot::hold(Entry entry) noexcept {
-  if (!holds_on_host(policy())) return;
+  if (!policy().holds_on_host()) return;
   const std::uint64_t begin = base::monotonic_ns();
   const std::uint64_t gate = shared_.gate.load();
   slot_.waiters.fetch_add(1);
-  while (obeys() && holds_on_host(policy()) && !orders_.refuse()) {
+  while (obeys() && policy().holds_on_host() && !orders_.refuse()) {
     const std::uint32_t openings = shared_.wake.load();
     if (shared_.gate.load() == 0) break;
     base::futex_wait(shared_.wake, openings, kRecheckNs);

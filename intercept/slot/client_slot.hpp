@@ -104,9 +104,7 @@ class ClientSlot {
   [[nodiscard]] bool learning() const noexcept { return learning_.load(std::memory_order_relaxed); }
   void set_learning(bool learning) noexcept;
   /// Whether the policy in force spaces launches while the gate may close.
-  [[nodiscard]] bool may_pace() const noexcept {
-    return obeys() && policy().kind >= shm::PolicyKind::kSync;
-  }
+  [[nodiscard]] bool may_pace() const noexcept { return obeys() && policy().is_spaced(); }
   /// Whether launches must be spaced, or their durations learned, now.
   [[nodiscard]] bool must_pace() const noexcept {
     return (may_be_held() || learning()) && may_pace();
@@ -131,8 +129,7 @@ class ClientSlot {
   /// The counter for a launch that goes to the driver now.
   [[nodiscard]] shm::Count kind_of_launch() const noexcept {
     if (!obeys()) return shm::Count::kBypassUnattached;
-    return policy().kind == shm::PolicyKind::kNone ? shm::Count::kBypassPolicyNone
-                                                   : shm::Count::kGated;
+    return policy().heeds_gate() ? shm::Count::kGated : shm::Count::kBypassPolicyNone;
   }
   [[nodiscard]] shm::Word& counter(Entry entry, shm::Count count) const noexcept {
     return slot_.entries[static_cast<std::size_t>(entry)][count];

@@ -13,8 +13,7 @@ bool GateMemory::wait_for_open(CUstream stream) noexcept {
     fall_back("refuses stream waits");
     return false;
   }
-  if (client_.policy().kind != shm::PolicyKind::kDevice)
-    return false;  // the client has just fallen back
+  if (!client_.policy().waits_on_device()) return false;  // the client has just fallen back
   if (!said_.exchange(true)) {
     Line(Level::kWarn) << "the driver refuses a wait on the gate (error "
                        << static_cast<int>(result) << "); launches without one are ungated, and "

@@ -29,7 +29,7 @@ class GateMemory {
   /// Call when a stream is new: registers the board if the policy needs it. The driver may block
   /// that later, while a queue is full, and perhaps only the launching thread can end that.
   void prepare() noexcept {
-    if (client_.policy().kind == shm::PolicyKind::kDevice && client_.obeys()) {
+    if (client_.policy().waits_on_device() && client_.obeys()) {
       static_cast<void>(address());
     }
   }

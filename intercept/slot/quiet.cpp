@@ -33,8 +33,7 @@ bool Quiet::outside(const shm::Board& board, int slot) noexcept {
 
 std::uint64_t Quiet::drain_ns(const shm::Slot& other) const noexcept {
   const auto policy = shm::Policy::unpack(other.policy.load());
-  if (policy.kind != shm::PolicyKind::kDevice)
-    return static_cast<std::uint64_t>(kQueuedNs * time_scale_);
+  if (!policy.waits_on_device()) return static_cast<std::uint64_t>(kQueuedNs * time_scale_);
   const std::uint64_t longest =
       std::max(other.longest_launch_ns.load(), other.ungated_graph_ns.load());
   const std::uint64_t between = policy.spacing.is_time() ? policy.spacing.ns() : longest;
@@ -48,7 +47,7 @@ std::optional<std::uint64_t> Quiet::look_at(int index, const shm::Slot& other,
   const std::uint64_t launches = launches_of(other);
   Seen& seen = seen_[static_cast<std::size_t>(index)];
   if (seen.launches != launches) seen = {launches, now};
-  const bool obeys = shm::Policy::unpack(other.policy.load()).kind != shm::PolicyKind::kNone;
+  const bool obeys = shm::Policy::unpack(other.policy.load()).heeds_gate();
   const std::uint64_t since = other.closed_since_ns.load();
   if (obeys && other.gate.load() != 0 && since != 0) {
     if (now < since + drain_ns(other)) return std::nullopt;

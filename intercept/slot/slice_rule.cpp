@@ -79,7 +79,7 @@ std::uint32_t allowed_us(const shm::Slot& own, std::uint32_t us) noexcept {
 }
 
 bool heeds_gate(const shm::Slot& slot) noexcept {
-  return shm::Policy::unpack(slot.policy.load()).kind != shm::PolicyKind::kNone;
+  return shm::Policy::unpack(slot.policy.load()).heeds_gate();
 }
 
 }  // namespace
@@ -185,7 +185,7 @@ SliceRule::Slice SliceRule::below_others(const shm::Board& board, int slot, cons
   const std::uint32_t requested = allowed_us(own, own.requested_slice.load());
   if (requested != shm::kSliceAuto) return {requested, SliceState::kShort};
   // Policy none asks to be left alone; comparisons use it for a program without Sluice.
-  if (shm::Policy::unpack(own.policy.load()).kind == shm::PolicyKind::kNone) {
+  if (!heeds_gate(own)) {
     return {0, SliceState::kOff};
   }
   if (const auto obstacle = obstacle_on(board, own_info.device)) return {0, *obstacle};

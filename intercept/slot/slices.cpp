@@ -46,7 +46,7 @@ bool Slices::tick(std::uint64_t now_ns, std::uint64_t host_ns, std::uint64_t wai
 /// Under policy none a closed gate stops nothing.
 void Slices::note_use(std::uint64_t now_ns) noexcept {
   shm::Slot& words = client_.slot();
-  const bool heeds_gate = client_.policy().kind != shm::PolicyKind::kNone;
+  const bool heeds_gate = client_.policy().heeds_gate();
   const bool uses = use_.tick({.gpu_ns = words.gpu_ns.load(),
                                .launches = client_.launches(),
                                .has_job = shm::has_job(words),

@@ -25,7 +25,7 @@ std::uint32_t weight_of(const shm::Slot& slot) noexcept {
 bool can_take_turns(const SlotInfo& info, const shm::Slot& slot) noexcept {
   return info.state == shm::SlotState::kLive && slot.reader.load() == 0 &&
          !shm::is_draining(slot.memory.draining.load()) &&
-         shm::Policy::unpack(slot.policy.load()).kind != shm::PolicyKind::kNone;
+         shm::Policy::unpack(slot.policy.load()).heeds_gate();
 }
 
 /// How long others have held the client in all.
@@ -71,8 +71,7 @@ bool turns_pay(const shm::Board& board, int slot, std::uint64_t now_ns) noexcept
   const auto fits = [&](const shm::Slot& client) {
     return client.reader.load() == 0 && client.turn.connected.load() == 0 &&
            wants_short_slice(client) &&
-           shm::Policy::unpack(client.policy.load()).kind == shm::PolicyKind::kDevice &&
-           keeps_gpu_busy(client);
+           shm::Policy::unpack(client.policy.load()).waits_on_device() && keeps_gpu_busy(client);
   };
   if (!fits(own)) return false;
   bool all = true;

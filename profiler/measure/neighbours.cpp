@@ -65,8 +65,8 @@ Neighbours::Stamp Neighbours::stamp() const {
 bool Neighbours::host_waits() const {
   const Slot* const own = own_slot();
   if (own == nullptr) return false;
-  const shm::PolicyKind kind = shm::Policy::unpack(own->policy.load()).kind;
-  return kind == shm::PolicyKind::kSync || kind == shm::PolicyKind::kEvent;
+  const shm::Policy policy = shm::Policy::unpack(own->policy.load());
+  return policy.is_spaced() && policy.holds_on_host();
 }
 
 }  // namespace sluice::profiler
