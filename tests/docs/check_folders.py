@@ -15,7 +15,7 @@ import sys
 from fnmatch import fnmatch
 from pathlib import Path
 
-_SKIPPED_TOP = {"build", "build-asan", "build-tsan", "docs", "results", "logs"}
+_SKIPPED_TOP = {"build", "build-core", "build-asan", "build-tsan", "docs", "results", "logs"}
 _NEED_NO_ROW = {"README.md", "CMakeLists.txt", "__init__.py", "__main__.py"}
 _SPAN = re.compile(r"`([^`]+)`")
 _NAME = re.compile(r"[\w*./-]+")

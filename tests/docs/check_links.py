@@ -20,7 +20,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 # At the top of the tree: what builds and runs leave there.
-_SKIPPED_TOP = {"build", "build-asan", "build-tsan", "build-package", "results", "logs"}
+_SKIPPED_TOP = {"build", "build-core", "build-asan", "build-tsan", "build-package", "results", "logs"}
 _SOURCES = {".c", ".cmake", ".cpp", ".cu", ".def", ".h", ".hpp", ".in", ".json", ".md", ".py", ".sh", ".txt"}
 
 _FENCE = re.compile(r"^ {0,3}(```|~~~)")
