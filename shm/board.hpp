@@ -281,6 +281,12 @@ struct alignas(kLine) Slot {
   /// client had a job. Written by the owner, for status output only.
   Word gpu_bound_ns;
   TargetCounts before_target;  ///< What had been counted when the target was set.
+  /// pack_give() in give.hpp; 0: the default. Written by the controller.
+  HalfWord requested_give;
+  /// What the client gave in the last minute: by how much its jobs and steps took longer, in
+  /// 1/10000, because gates close late, by windows, and because gates stay open. For status output
+  /// only; a reader holds nobody, and so reports none. Nothing is known while `gives_known` is 0.
+  HalfWord gives_known, gives_closing, gives_windows, gives_open;
 
   alignas(kLine) std::array<EntryCounters, kMaxEntries> entries;
 
@@ -359,6 +365,8 @@ static_assert(offsetof(Slot, job_times) == 1792 && sizeof(JobTimes) == 672);
 static_assert(offsetof(JobTimes, buckets) == 16 && offsetof(JobTimes, last) == 152);
 static_assert(offsetof(Slot, steps) == 2464 && sizeof(StepTimes) == 632);
 static_assert(offsetof(Slot, gpu_bound_ns) == 3096 && offsetof(Slot, before_target) == 3104);
+static_assert(offsetof(Slot, requested_give) == 3136 && offsetof(Slot, gives_known) == 3140);
+static_assert(offsetof(Slot, gives_closing) == 3144 && offsetof(Slot, gives_open) == 3152);
 static_assert(offsetof(Slot, entries) == 3200);
 static_assert(offsetof(Slot, memory) == 5248 && offsetof(MemoryLine, order) == 40);
 static_assert(offsetof(MemoryLine, critical) == 56 && offsetof(MemoryLine, draining) == 60);

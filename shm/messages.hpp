@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <type_traits>
@@ -31,6 +32,7 @@ inline constexpr std::uint64_t kKeepTarget = ~std::uint64_t{0};
 inline constexpr std::uint32_t kKeepSlice = 0xffff'fffe;
 inline constexpr std::uint64_t kKeepMemory = ~std::uint64_t{0};
 inline constexpr std::uint32_t kKeepWeight = 0xffff'ffff;
+inline constexpr std::uint16_t kKeepGive = 0;
 
 struct Request {
   std::uint32_t version = kWireVersion;
@@ -46,7 +48,11 @@ struct Request {
   std::uint32_t weight = 0;      ///< weight.hpp
   std::uint32_t mps = 0;         ///< MpsWord; not used by kSet.
   std::array<std::uint8_t, 16> device_uuid{};
-  std::array<char, 40> device_name{};
+  std::array<char, 38> device_name{};
+  /// say_give() in give.hpp. 0: the default, and kKeepGive in a change. A peer that does not know
+  /// this field has the end of a longer `device_name` here, whose last character is NUL: it says
+  /// nothing, and reads nothing.
+  std::uint16_t give = 0;
   std::array<char, kNameSize> name{};    ///< For users; empty: the name of the process.
   std::array<char, kLabelSize> label{};  ///< "key=value,key=value"; not used by kSet.
 };
@@ -93,6 +99,7 @@ struct Reply {
 };
 
 static_assert(std::is_trivially_copyable_v<Request> && sizeof(Request) == 288);
+static_assert(offsetof(Request, give) == 118 && offsetof(Request, name) == 120);
 static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Reply) == 128);
 static_assert(std::is_trivially_copyable_v<Report> && sizeof(Report) == 3536);
 

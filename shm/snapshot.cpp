@@ -78,6 +78,17 @@ void add_entries(const Slot& slot, ClientSnapshot& client) {
   }
 }
 
+GiveSnapshot give_of(const Slot& slot) {
+  GiveSnapshot give;
+  give.most = unpack_give(slot.requested_give.load());
+  give.known = slot.gives_known.load() != 0;
+  if (!give.known) return give;
+  give.closing = slot.gives_closing.load();
+  give.windows = slot.gives_windows.load();
+  give.open = slot.gives_open.load();
+  return give;
+}
+
 /// A state that a newer or a broken client wrote is not shown as a known one.
 TargetState target_state_of(const Slot& slot) {
   const std::uint32_t state = slot.target_state.load();
@@ -235,6 +246,7 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   client.steps = steps_of(slot.steps);
   const std::uint64_t job = slot.job.load();
   client.target = target_of(slot);
+  client.give = give_of(slot);
   client.memory = memory_snapshot_of(board, {index, info.generation}, now_ns);
   client.gpu_ns = slot.gpu_ns.load();
   client.gpu_bound_ns = std::min(slot.gpu_bound_ns.load(), client.gpu_ns);

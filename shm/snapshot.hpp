@@ -7,6 +7,7 @@
 
 #include "shm/board.hpp"
 #include "shm/gain.hpp"
+#include "shm/give.hpp"
 #include "shm/labels.hpp"
 #include "shm/mps_word.hpp"
 #include "shm/slice_answer.hpp"
@@ -67,6 +68,15 @@ struct StepsSnapshot {
   std::vector<std::uint64_t> recent_ns;  ///< Durations of the last of these, oldest first.
 };
 
+/// How much of its time a client may give to those below it, and what it gave in the last minute.
+struct GiveSnapshot {
+  std::uint32_t most = kDefaultGive;  ///< In 1/1000.
+  bool known = false;                 ///< Whether the numbers below are.
+  std::uint32_t closing = 0;          ///< Because gates close late, in 1/10000.
+  std::uint32_t windows = 0;          ///< By windows.
+  std::uint32_t open = 0;             ///< Because gates stay open.
+};
+
 /// The device memory of a client, and what a broker asks of it.
 struct MemorySnapshot {
   std::uint64_t held_bytes = 0;
@@ -125,6 +135,7 @@ struct ClientSnapshot {
   bool active = false;  ///< A job runs, with closed or open gates below.
   std::uint64_t active_ns = 0;
   TargetSnapshot target;
+  GiveSnapshot give;
   MemorySnapshot memory;
   std::uint64_t gpu_ns = 0;                   ///< GPU time of its work, an estimate; 0: unknown.
   std::uint64_t gpu_bound_ns = 0;             ///< The part of it that is an upper bound.

@@ -1,11 +1,20 @@
-"""Policies, targets and memory limits are read as C++ reads them: tests/shm/grammar_test.cpp answers the same table."""
+"""Policies, targets, memory limits and what a program gives are read as C++ reads them: tests/shm/grammar_test.cpp
+answers the same table."""
 
 import json
 from pathlib import Path
 
 import pytest
 from sluice_tools.errors import CommandError
-from sluice_tools.grammar import Policy, parse_memory, parse_policy, parse_target, required_policy, required_target
+from sluice_tools.grammar import (
+    Policy,
+    parse_give,
+    parse_memory,
+    parse_policy,
+    parse_target,
+    required_policy,
+    required_target,
+)
 
 TABLE = json.loads((Path(__file__).parents[1] / "data" / "grammar.json").read_text())
 
@@ -16,8 +25,9 @@ def test_the_answers_are_those_of_the_table(kind, parse):
     assert {text: value and str(value) for text, value in found.items()} == TABLE[kind]
 
 
-def test_memory_limits_are_those_of_the_table():
-    assert {text: parse_memory(text) for text in TABLE["memory"]} == TABLE["memory"]
+@pytest.mark.parametrize("kind, parse", [("memory", parse_memory), ("give", parse_give)])
+def test_numbers_are_those_of_the_table(kind, parse):
+    assert {text: parse(text) for text in TABLE[kind]} == TABLE[kind]
 
 
 def test_what_a_policy_means():

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "shm/give.hpp"
 #include "shm/memory_limit.hpp"
 #include "shm/policy_text.hpp"
 #include "shm/target.hpp"
@@ -38,6 +39,13 @@ TEST(MemoryLimit, IsReadAsTheTableSays) {
   for (const auto& [text, bytes] : table().at("memory").items()) {
     const auto limit = parse_memory_limit(text);
     EXPECT_EQ(limit ? nlohmann::json(*limit) : nlohmann::json(), bytes) << text;
+  }
+}
+
+TEST(Give, IsReadAsTheTableSays) {
+  for (const auto& [text, per_mille] : table().at("give").items()) {
+    const auto give = parse_give(text);
+    EXPECT_EQ(give ? nlohmann::json(*give) : nlohmann::json(), per_mille) << text;
   }
 }
 

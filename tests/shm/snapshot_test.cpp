@@ -183,6 +183,11 @@ TEST_F(Snapshots, EachWordIsInItsField) {
   client.memory.refused.store(24);
   client.memory.refused_allocations.store(25);
   client.memory_limit.store(26);
+  client.requested_give.store(pack_give(27));
+  client.gives_known.store(1);
+  client.gives_closing.store(28);
+  client.gives_windows.store(29);
+  client.gives_open.store(30);
   std::strcpy(client.label.data(), "job=a");
   std::strcpy(client.unhooked_name.data(), "cuNew");
   const ClientSnapshot taken = snapshot().clients.front();
@@ -214,9 +219,14 @@ TEST_F(Snapshots, EachWordIsInItsField) {
                                           taken.memory.slope_bytes,
                                           taken.memory.refused_launches,
                                           taken.memory.refused_allocations,
-                                          taken.memory.limit_bytes.value_or(0)}),
+                                          taken.memory.limit_bytes.value_or(0),
+                                          taken.give.most,
+                                          taken.give.closing,
+                                          taken.give.windows,
+                                          taken.give.open}),
               ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22,
-                          23, 24, 25, 26));
+                          23, 24, 25, 26, 27, 28, 29, 30));
+  EXPECT_TRUE(taken.give.known);
   EXPECT_EQ(taken.labels.front(), (std::pair<std::string, std::string>{"job", "a"}));
   EXPECT_EQ(taken.unhooked_name, "cuNew");
   EXPECT_FALSE(taken.active);

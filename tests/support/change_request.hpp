@@ -17,6 +17,7 @@ inline shm::Request change_of(shm::SlotOf client, std::uint64_t board_id) {
   request.slice = shm::kKeepSlice;
   request.memory = shm::kKeepMemory;
   request.weight = shm::kKeepWeight;
+  request.give = shm::kKeepGive;
   return request;
 }
 

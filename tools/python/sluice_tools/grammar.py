@@ -1,5 +1,5 @@
-"""Policies, latency targets, memory limits and widths as users write them; shm/policy.cpp, shm/target.cpp and
-shm/memory_limit.cpp read the first three in C++."""
+"""Policies, latency targets, memory limits, what a program gives, and widths, as users write them; shm/policy.cpp,
+shm/target.cpp, shm/memory_limit.cpp and shm/give.cpp read all but the last in C++."""
 
 import re
 from dataclasses import dataclass, replace
@@ -9,6 +9,7 @@ from sluice_tools.errors import usage_error
 POLICY_FORMS = "none, gate, sync:N, event:N, device:N, device:Tus, device:Tus,ahead:Ams (N and T 1-1000000, A 1-1000)"
 TARGET_FORMS = "p99=50ms, p95=800us, p99.9=1.5s (p50 to p99.9), p99=1.2x (times alone), step p99=25ms, none"
 MEMORY_FORMS = "20GiB, 1.5GiB, 80GB (1GiB to 16TiB; KiB, MiB, GiB, TiB, kB, MB, GB, TB), none"
+GIVE_FORMS = "0, or a percentage from 0.1% to 50% such as 5%"
 WIDTH_FORMS = "sms=all, or sms=1% to sms=99% of the SMs"
 WHOLE = 100  # the width of a program that may use all SMs, in percent of them
 _POLICY = re.compile(r"(none|gate)|(sync|event|device):([0-9]+)|(device):([0-9]+)us(?:,ahead:([0-9]+)(us|ms))?")
@@ -16,9 +17,11 @@ _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _TARGET = re.compile(rf"(step )?p{_NUMBER}={_NUMBER}(us|ms|s|x)")
 _UNIT = {"us": 1e3, "ms": 1e6, "s": 1e9, "x": 1e3}  # ns, and thousandths of the time alone
 _MEMORY = re.compile(r"([0-9]+)(?:\.([0-9]{1,3}))?([KMGT]iB|[kMGT]B)")
+_GIVE = re.compile(r"0|([0-9]{1,9})(?:\.([0-9]))?%")
 _WIDTH = re.compile(r"all|([0-9]{1,3})%")
 _SIZES = {prefix: power for power, prefix in enumerate("kMGT", start=1)} | {"K": 1}
 _MOST_COUNT, _MOST_DIGITS = 1_000_000, 15
+_MOST_GIVE = 500
 _MOST_NS, _MOST_TIMES_ALONE = 3_600_000_000_000, 100_000
 
 
@@ -145,6 +148,15 @@ def parse_memory(text: str) -> int | None:
     size = (1024 if unit[1] == "i" else 1000) ** _SIZES[unit[0]]
     limit = int(whole) * size + int((behind or "0").ljust(3, "0")) * size // 1000
     return limit if 1 << 30 <= limit <= 16 << 40 else None
+
+
+def parse_give(text: str) -> int | None:
+    """In 1/1000 of the time. None for all other text."""
+    found = _GIVE.fullmatch(text)
+    if not found:
+        return None
+    per_mille = int(found[1] or 0) * 10 + int(found[2] or 0)
+    return per_mille if per_mille <= _MOST_GIVE else None
 
 
 def parse_width(text: str) -> int | None:
