@@ -33,6 +33,8 @@ struct Terms {
   /// The longest time slice, in us. Others pay for a longer one than the driver's, so nobody has it
   /// without a word of the site, not even root.
   std::uint32_t max_slice = shm::kDriversSliceUs;
+  /// The least that a critical client gives to those below it (shm/give.hpp), in 1/1000.
+  std::uint32_t min_give = 0;
 
   /// Whether the user gets the board for reading only: who may hold nobody need not write to it.
   [[nodiscard]] bool reader() const noexcept { return max_priority == 0; }

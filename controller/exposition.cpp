@@ -13,6 +13,7 @@
 #include "controller/device_metrics.hpp"
 #include "shm/entry_names.hpp"
 #include "shm/gates.hpp"
+#include "shm/give.hpp"
 #include "shm/labels.hpp"
 #include "shm/memory.hpp"
 #include "shm/policy.hpp"
@@ -176,7 +177,7 @@ void write_use(MetricsText& out, const std::vector<Row>& rows) {
     return slot.target.load() != 0 || slot.target_jobs.load() != 0 || slot.open_ns.load() != 0;
   };
   constexpr auto kAlways = [](const shm::Slot&) { return true; };
-  constexpr std::array<Family, 12> kFamilies{{
+  constexpr std::array<Family, 13> kFamilies{{
       {"sluice_client_close_level", "gauge",
        "When its jobs close the gates below, in eighths of a job; 8: when it waits, 9: never.",
        [](const shm::Slot& slot) { return slot.close_state.load() != 0; },
@@ -186,6 +187,10 @@ void write_use(MetricsText& out, const std::vector<Row>& rows) {
       {"sluice_client_weight", "gauge", "Its weight in the turns of its priority; no sample: none.",
        [](const shm::Slot& slot) { return slot.requested_weight.load() != 0; },
        [](const shm::Slot& slot) { return static_cast<double>(slot.requested_weight.load()); }},
+      {"sluice_client_give_ratio", "gauge",
+       "How much longer jobs and steps of a client above best effort may take for those below it.",
+       [](const shm::Slot& slot) { return shm::SlotInfo::unpack(slot.info.load()).priority != 0; },
+       [](const shm::Slot& slot) { return shm::unpack_give(slot.requested_give.load()) / 1e3; }},
       {"sluice_client_slice_seconds", "gauge",
        "Time slice that was set for the client; no sample: the driver's.",
        [](const shm::Slot& slot) { return slot.slice_us.load() != 0; },
@@ -232,6 +237,21 @@ void write_use(MetricsText& out, const std::vector<Row>& rows) {
       const double value = family.value(row.slot);
       out.sample(row.labels(), family.lasts ? row.at_most_age(value) : value);
     }
+  }
+}
+
+/// Clients that hold nobody, and those of which nothing is known yet, have no sample.
+void write_given(MetricsText& out, const std::vector<Row>& rows) {
+  out.family("sluice_client_given_ratio", "gauge",
+             "How much longer its jobs and steps took in the last minute for those below it.");
+  for (const Row& row : rows) {
+    if (row.slot.gives_known.load() == 0) continue;
+    const auto add = [&](const char* lever, const shm::HalfWord& word) {
+      out.sample(row.labels({{"lever", lever}}), word.load() / 1e4);
+    };
+    add("closing", row.slot.gives_closing);
+    add("windows", row.slot.gives_windows);
+    add("open", row.slot.gives_open);
   }
 }
 
@@ -437,6 +457,7 @@ std::string exposition(const shm::Board& board, const Tally& tally, std::uint64_
   write_clients(out, rows, show);
   write_slots(out, rows);
   write_use(out, rows);
+  write_given(out, rows);
   write_grants(out, board, rows);
   write_holds(out, rows);
   write_job_times(out, rows);

@@ -109,6 +109,10 @@ void clear_owner_fields(shm::Slot& slot) {
   shm::begin_target(slot);
   slot.gpu_ns.store(0);
   slot.gpu_bound_ns.store(0);
+  slot.gives_known.store(0);
+  slot.gives_closing.store(0);
+  slot.gives_windows.store(0);
+  slot.gives_open.store(0);
   slot.target_state.store(0);
   slot.open_job.store(0);
   for (shm::Word& ns : slot.held_by_ns) ns.store(0);

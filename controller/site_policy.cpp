@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/json_node.hpp"
 #include "base/user_name.hpp"
+#include "shm/give.hpp"
 #include "shm/memory_limit.hpp"
 #include "shm/slice.hpp"
 
@@ -68,6 +69,12 @@ Terms terms_in(const JsonNode& node, const Terms& other) {
     }
     terms.max_slice = *slice;
   }
+  if (const auto least = node.find("min_give")) {
+    const std::string text = least->as_text();
+    const auto give = shm::parse_give(text);
+    if (!give) least->refuse(std::string(shm::kGiveForms) + shm::give_hint(text, '"'));
+    terms.min_give = *give;
+  }
   return terms;
 }
 
@@ -89,7 +96,7 @@ void refuse_file_of_others(const std::string& file) {
 
 SitePolicy::Rule SitePolicy::rule_in(const JsonNode& node, const Terms& other, std::string& fault) {
   node.expect_object({"user", "group", "cgroup", "admit", "max_priority", "max_clients",
-                      "max_memory", "max_weight", "max_slice"});
+                      "max_memory", "max_weight", "max_slice", "min_give"});
   Rule rule;
   const auto user = node.find("user");
   const auto group = node.find("group");
@@ -110,8 +117,8 @@ SitePolicy SitePolicy::load(const std::string& file, std::vector<std::string>* s
   root.expect_object({"default", "rules"});
   SitePolicy policy;
   if (const auto node = root.find("default")) {
-    node->expect_object(
-        {"admit", "max_priority", "max_clients", "max_memory", "max_weight", "max_slice"});
+    node->expect_object({"admit", "max_priority", "max_clients", "max_memory", "max_weight",
+                         "max_slice", "min_give"});
     policy.default_ = terms_in(*node, policy.default_);
   }
   const auto rules = root.find("rules");
@@ -158,7 +165,9 @@ Terms SitePolicy::terms(const Peer& peer) const {
   terms.max_weight = 1;
   terms.max_slice = shm::kDriversSliceUs;
   for (const Rule& rule : rules_) {
-    if (names_cgroup(rule)) terms.max_memory = std::min(terms.max_memory, rule.terms.max_memory);
+    if (!names_cgroup(rule)) continue;
+    terms.max_memory = std::min(terms.max_memory, rule.terms.max_memory);
+    terms.min_give = std::max(terms.min_give, rule.terms.min_give);
   }
   terms.admitted = terms.admitted && std::all_of(rules_.begin(), rules_.end(), [&](const Rule& r) {
                      return !names_cgroup(r) || r.terms.admitted;

@@ -7,6 +7,7 @@
 
 #include "base/json_node.hpp"
 #include "controller/admission.hpp"
+#include "shm/give.hpp"
 
 namespace sluice::controller {
 
@@ -41,7 +42,8 @@ class SitePolicy {
   [[nodiscard]] Terms first_match(const Peer& peer, const std::string& cgroup) const;
 
   std::vector<Rule> rules_;
-  Terms default_{true, 0, 8, shm::kNoLimit, 1};
+  Terms default_{
+      .max_priority = 0, .max_clients = 8, .max_weight = 1, .min_give = shm::kDefaultGive};
 };
 
 }  // namespace sluice::controller

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shm/gates.hpp"
+#include "shm/give.hpp"
 #include "shm/policy.hpp"
 #include "shm/session.hpp"
 #include "shm/slice.hpp"
@@ -38,6 +39,7 @@ TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
   request.target = shm::parse_target("p99=50ms")->pack();
   request.slice = 250;
   request.weight = 3;
+  request.give = shm::say_give(25);
   request.memory = std::uint64_t{20} << 30U;
   std::strcpy(request.label.data(), "team=vision,job=4711");
   const shm::Reply reply = ask_controller(connection.get(), request);
@@ -58,6 +60,7 @@ TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
   EXPECT_EQ(slot.requested_target.load(), request.target);
   EXPECT_EQ(slot.requested_slice.load(), 250U);
   EXPECT_EQ(slot.requested_weight.load(), 3U);
+  EXPECT_EQ(slot.requested_give.load(), shm::pack_give(25));
   EXPECT_EQ(slot.memory_limit.load(), request.memory);
   EXPECT_EQ(slot.memory_ceiling.load(), 0U);
   EXPECT_EQ(slot.target.load(), 0U) << "the client itself puts it in force";
@@ -74,6 +77,7 @@ TEST_F(Attach, FillsTheSlotBeforeItAnswers) {
   EXPECT_STREQ(look.slot(nameless.slot).label.data(), "");
   EXPECT_EQ(look.slot(nameless.slot).requested_target.load(), 0U);
   EXPECT_EQ(look.slot(nameless.slot).memory_limit.load(), 0U);
+  EXPECT_EQ(look.slot(nameless.slot).requested_give.load(), 0U) << "the default";
 }
 
 // Prevents: devices identified by their CUDA_VISIBLE_DEVICES ordinals; one slot for two devices.
@@ -238,12 +242,30 @@ TEST_F(Attach, ANewClientStartsFromCleanCounters) {
                                       &slot.steps.ended,
                                       &slot.steps.open_ns,
                                       &mapping.board().slots[7].held_by_ns[0]};
-  const std::vector<shm::HalfWord*> half_words{
-      &slot.waiters,         &slot.announced,        &slot.skipped_waits,        &slot.waited_for,
-      &slot.stalled_streams, &slot.unhooked_lookups, &slot.target_state,         &slot.slice_us,
-      &slot.slice_state,     &slot.gpu_share,        &slot.requested_slice,      &slot.close_state,
-      &slot.close_low_us,    &slot.close_high_us,    &slot.steps.state,          &slot.steps.cost,
-      &slot.steps.windows,   &slot.steps.window_us,  &slot.steps.kinds[3].p99_us};
+  const std::vector<shm::HalfWord*> half_words{&slot.waiters,
+                                               &slot.announced,
+                                               &slot.skipped_waits,
+                                               &slot.waited_for,
+                                               &slot.stalled_streams,
+                                               &slot.unhooked_lookups,
+                                               &slot.target_state,
+                                               &slot.slice_us,
+                                               &slot.slice_state,
+                                               &slot.gpu_share,
+                                               &slot.requested_slice,
+                                               &slot.close_state,
+                                               &slot.close_low_us,
+                                               &slot.close_high_us,
+                                               &slot.steps.state,
+                                               &slot.steps.cost,
+                                               &slot.steps.windows,
+                                               &slot.steps.window_us,
+                                               &slot.steps.kinds[3].p99_us,
+                                               &slot.requested_give,
+                                               &slot.gives_known,
+                                               &slot.gives_closing,
+                                               &slot.gives_windows,
+                                               &slot.gives_open};
   for (shm::Word* word : words) word->store(5);
   for (shm::HalfWord* word : half_words) word->store(5);
   slot.slack_ns.store(5);

@@ -20,6 +20,7 @@
 #include "controller/metrics_address.hpp"
 #include "controller/process.hpp"
 #include "shm/gates.hpp"
+#include "shm/give.hpp"
 #include "shm/memory.hpp"
 #include "shm/policy.hpp"
 #include "shm/slice_answer.hpp"
@@ -196,6 +197,20 @@ TEST(Metrics, TargetsAndGpuTimeAreTheBoards) {
     board->slice_answers[2].store(shm::SliceAnswer{kind, 260}.pack());
     EXPECT_EQ(value("sluice_device_slices_obeyed"), kind == shm::SliceAnswer::Kind::kObeyed);
   }
+  EXPECT_EQ(value("sluice_client_give_ratio"), 0.05);
+  slot.requested_give.store(shm::pack_give(0));
+  EXPECT_EQ(value("sluice_client_give_ratio"), 0);
+  EXPECT_TRUE(samples_of(*board, "sluice_client_given_ratio").empty()) << "not known yet";
+  slot.gives_known.store(1);
+  slot.gives_closing.store(120);
+  slot.gives_windows.store(190);
+  std::map<std::string, double> given;
+  for (const auto& [labels, ratio] : samples_of(*board, "sluice_client_given_ratio")) {
+    const std::size_t begin = labels.find("lever=\"") + 7;
+    given[labels.substr(begin, labels.find('"', begin) - begin)] = ratio;
+  }
+  EXPECT_EQ(given,
+            (std::map<std::string, double>{{"closing", 0.012}, {"open", 0}, {"windows", 0.019}}));
   EXPECT_EQ(value("sluice_client_close_level"), -1) << "nothing is tried";
   slot.close_state.store(shm::CloseWord{shm::CloseState::kClosesLater, 5}.pack());
   EXPECT_EQ(value("sluice_client_close_level"), 5);

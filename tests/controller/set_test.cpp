@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include "shm/gates.hpp"
+#include "shm/give.hpp"
 #include "shm/policy.hpp"
 #include "shm/target.hpp"
 #include "tests/support/change_request.hpp"
@@ -134,6 +135,21 @@ TEST_F(Set, AWeightIsAskedForOnTheBoard) {
       << log();
 }
 
+// Prevents: what a program gives is not that of its user, or changes with its priority.
+TEST_F(Set, WhatItGivesIsOnTheBoard) {
+  const Look look(session_);
+  const FakeClient client(session_, 3);
+  const shm::Slot& slot = look.slot(client.slot());
+  shm::Request request = change_of(client);
+  request.give = shm::say_give(0);
+  EXPECT_EQ(ask(request).status, ReplyStatus::kOk);
+  EXPECT_EQ(slot.requested_give.load(), shm::pack_give(0));
+  EXPECT_EQ(set_priority(client, 4), ReplyStatus::kOk);
+  EXPECT_EQ(slot.requested_give.load(), shm::pack_give(0)) << "not asked to change";
+  EXPECT_TRUE(eventually([&] { return log().find(", give 5% -> 0") != std::string::npos; }))
+      << log();
+}
+
 // Prevents: a change of the priority that takes the limit away, and a log without the change.
 TEST_F(Set, AMemoryLimitIsOnTheBoard) {
   const Look look(session_);
@@ -181,6 +197,7 @@ TEST_F(Set, RefusesWhatItCannotDo) {
   refused(ReplyStatus::kBadRequest, [](R& r) { r.slice = 100'001; });
   refused(ReplyStatus::kBadRequest, [](R& r) { r.memory = 50; });
   refused(ReplyStatus::kBadRequest, [](R& r) { r.weight = 1001; });
+  refused(ReplyStatus::kBadRequest, [](R& r) { r.give = shm::say_give(501); });
   refused(ReplyStatus::kBadRequest, [](R& r) { r.policy = std::uint64_t{2} << 32U; });
   EXPECT_EQ(look.slot(client.slot()).info.load(), info);
   EXPECT_EQ(look.slot(client.slot()).requested_policy.load(), policy);

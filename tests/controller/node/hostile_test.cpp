@@ -16,6 +16,7 @@
 #include "base/child.hpp"
 #include "base/node_service.hpp"
 #include "shm/gates.hpp"
+#include "shm/give.hpp"
 #include "shm/messages.hpp"
 #include "tests/controller/node/node_service.hpp"
 #include "tests/support/change_request.hpp"
@@ -299,11 +300,13 @@ TEST_F(Hostile, ChangesObeyOwnerAndCeiling) {
   const auto of_anna = client_of(kAnna, 0);
   ASSERT_TRUE(of_bert->attached() && of_anna->attached());
   const auto change = [](const FakeClient& client, std::uint32_t priority,
-                         std::uint32_t weight = shm::kKeepWeight) {
-    return [&client, priority, weight] {
+                         std::uint32_t weight = shm::kKeepWeight,
+                         std::uint16_t give = shm::kKeepGive) {
+    return [&client, priority, weight, give] {
       shm::Request request = change_of({client.slot(), client.generation()}, client.board_id());
       request.priority = priority;
       request.weight = weight;
+      request.give = give;
       const base::Fd connection = connect_to("node");
       return static_cast<int>(ask_controller(connection.get(), request).status);
     };
@@ -315,7 +318,11 @@ TEST_F(Hostile, ChangesObeyOwnerAndCeiling) {
   EXPECT_EQ(run_as(kBert, change(*of_bert, shm::kKeepPriority)), 0);
   EXPECT_EQ(run_as(kBert, change(*of_bert, shm::kKeepPriority, 2)), kNo) << "above the site's 1";
   EXPECT_EQ(run_as(kBert, change(*of_bert, shm::kKeepPriority, 1)), 0);
-  EXPECT_EQ(change(*of_anna, 200, 1000)(), 0) << "root may";
+  constexpr std::uint32_t kSame = shm::kKeepPriority;
+  EXPECT_EQ(run_as(kAnna, change(*of_anna, kSame, 1, shm::say_give(0))), kNo)
+      << "below what the site wants";
+  EXPECT_EQ(run_as(kAnna, change(*of_anna, kSame, 1, shm::say_give(shm::kDefaultGive))), 0);
+  EXPECT_EQ(change(*of_anna, 200, 1000, shm::say_give(0))(), 0) << "root may";
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "base/child.hpp"
 #include "base/node_service.hpp"
 #include "shm/gates.hpp"
+#include "shm/give.hpp"
 #include "shm/messages.hpp"
 #include "tests/controller/node/node_service.hpp"
 #include "tests/support/look.hpp"
@@ -108,6 +109,7 @@ class Sender {
     request.target = choose({std::uint64_t{0}, shm::kKeepTarget});
     request.slice = choose({0U, 100U, 5U, shm::kKeepSlice});
     request.weight = choose({0U, 3U, 1001U, shm::kKeepWeight});
+    request.give = choose({shm::kKeepGive, shm::say_give(25), shm::say_give(501)});
     if (one_in(8)) std::generate(request.name.begin(), request.name.end(), std::ref(random_));
     if (one_in(8)) std::generate(request.label.begin(), request.label.end(), std::ref(random_));
     return bytes_of(request);

@@ -19,7 +19,12 @@
 namespace sluice::controller {
 namespace {
 
-Terms of_a_user(int priority, int clients) { return {true, priority, clients, shm::kNoLimit, 1}; }
+Terms of_a_user(int priority, int clients) {
+  return {.max_priority = priority,
+          .max_clients = clients,
+          .max_weight = 1,
+          .min_give = shm::kDefaultGive};
+}
 
 class SitePolicyTest : public testing::Test {
  protected:
@@ -128,6 +133,29 @@ TEST_F(SitePolicyTest, AWeightIsForThoseToWhomTheSiteGivesOne) {
   EXPECT_EQ(policy.terms(peer(0)).max_weight, shm::kMostWeight);
   EXPECT_EQ(SitePolicy().terms(peer(4711)).max_weight, 1U);
   EXPECT_NE(fault_of(R"({"default": {"max_weight": 0}})").find("/default/max_weight: found 0"),
+            std::string::npos);
+}
+
+// Prevents: a critical program of any user takes all from those below it.
+TEST_F(SitePolicyTest, ProgramsOfUsersGiveTheDefaultUnlessTheSiteSaysOtherwise) {
+  const SitePolicy policy = load(R"({
+    "default": {"max_priority": 2, "min_give": "10%"},
+    "rules": [{"user": 100, "min_give": "0"}, {"user": 101, "max_priority": 3},
+              {"user": 0, "min_give": "2.5%"}]})");
+  EXPECT_EQ(policy.terms(peer(100)).min_give, 0U);
+  EXPECT_EQ(policy.terms(peer(101)).min_give, 100U) << "the default's";
+  EXPECT_EQ(policy.terms(peer(102)).min_give, 100U);
+  EXPECT_EQ(policy.terms(peer(0)).min_give, 25U);
+  EXPECT_EQ(SitePolicy().terms(peer(4711)).min_give, shm::kDefaultGive);
+  EXPECT_EQ(SitePolicy().terms(peer(0)).min_give, 0U);
+  EXPECT_EQ(
+      load(R"({"rules": [{"cgroup": "/a", "min_give": "20%"}]})").terms({7, {}, nullptr}).min_give,
+      200U)
+      << "a process whose cgroup is unknown";
+  EXPECT_NE(fault_of(R"({"default": {"min_give": "5"}})")
+                .find("/default/min_give: found \"5\", allowed: 0, or a percentage"),
+            std::string::npos);
+  EXPECT_NE(fault_of(R"({"default": {"min_give": 5}})").find("/default/min_give"),
             std::string::npos);
 }
 
