@@ -10,6 +10,7 @@
 #include "intercept/driver/log.hpp"
 #include "intercept/driver/threads.hpp"
 #include "intercept/trace/trace.hpp"
+#include "shm/give.hpp"
 #include "shm/messages.hpp"
 #include "shm/no_controller.hpp"
 #include "shm/report.hpp"
@@ -98,6 +99,7 @@ std::optional<Seat> Interposer::ask_for_seat(CUdevice device, int& connection) n
   request.slice = config_.slice;
   request.memory = config_.memory;
   request.weight = config_.weight;
+  if (config_.give != shm::kDefaultGive) request.give = shm::say_give(config_.give);
   request.mps = mps_of(config_.mps, device);
   CUuuid uuid{};
   driver().cuDeviceGetUuid_v2(&uuid, device);
@@ -214,13 +216,13 @@ Client* Interposer::attach_now(CUdevice device) {
   }
   void* const view = mapping_->another_view();
   std::unique_ptr<Client> client;
-  const bool made = view != nullptr && if_memory_lasts([&] {
-                      client = std::make_unique<Client>(
-                          *seat, device, config_.policy, view,
-                          Client::Shared{streams_, poller->worker, announcer_, keeper_,
-                                         config_.predict, config_.gpu_time, config_.by_law,
-                                         [] { instance().look_at_ending_streams(); }});
-                    });
+  const bool made =
+      view != nullptr && if_memory_lasts([&] {
+        client = std::make_unique<Client>(
+            *seat, device, config_.policy, view,
+            Client::Shared{streams_, poller->worker, announcer_, keeper_, config_.predict,
+                           config_.gpu_time, [] { instance().look_at_ending_streams(); }});
+      });
   if (!made) {
     close(connection);  // which gives the seat back
     if (view != nullptr) munmap(view, sizeof(shm::Board));

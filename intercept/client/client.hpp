@@ -29,7 +29,6 @@ class Client : public ClientSlot {
     Worker& keeper;
     bool predict;
     bool gpu_time;
-    bool by_law;
     void (*look_at_ending_streams)();  ///< Of the whole process; called in each poll().
   };
   /// `view`: see GateMemory.
@@ -40,7 +39,7 @@ class Client : public ClientSlot {
         look_at_ending_streams_(shared.look_at_ending_streams),
         event_pools_(shared.poller),
         memory_(*this, view),
-        jobs_(*this, shared.poller, shared.announcer, shared.predict, shared.by_law),
+        jobs_(*this, shared.poller, shared.announcer, shared.predict, give() != 0),
         pacer_(*this, memory_, shared.streams, shared.poller, shared.gpu_time),
         early_switch_(*this),
         slices_(*this, shared.keeper),

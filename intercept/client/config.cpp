@@ -13,6 +13,7 @@
 #include "base/session.hpp"
 #include "intercept/driver/log.hpp"
 #include "shm/client_name.hpp"
+#include "shm/give.hpp"
 #include "shm/labels.hpp"
 #include "shm/memory_limit.hpp"
 #include "shm/session.hpp"
@@ -113,7 +114,7 @@ Config read_config() {
                 shm::kSliceAuto,
                 0,
                 0,
-                true,
+                shm::kDefaultGive,
                 true,
                 true,
                 {},
@@ -174,17 +175,19 @@ Config read_config() {
                          << "; using none";
     }
   }
+  if (const auto text = variable("SLUICE_GIVE")) {
+    const auto give = shm::parse_give(*text);
+    if (give) config.give = *give;
+    if (!give) {
+      Line(Level::kWarn) << "SLUICE_GIVE=" << *text << " is not " << shm::kGiveForms << "; using "
+                         << shm::give_text(shm::kDefaultGive).c_str();
+    }
+  }
   config.label = read_label();
   // A program that is preloaded without a priority would look like one that was meant to be best
   // effort.
   if (!chosen) config.label = shm::with_label(config.label, "priority", "default");
   config.predict = read_switch("SLUICE_PREDICT");
-  if (const auto text = variable("SLUICE_CLOSE")) {
-    config.by_law = *text != "first";
-    if (*text != "law" && *text != "first") {
-      Line(Level::kWarn) << "SLUICE_CLOSE=" << *text << " is not law or first; using law";
-    }
-  }
   config.gpu_time = read_switch("SLUICE_GPU_TIME");
   const auto name = variable("SLUICE_NAME");
   config.name = name ? std::string(*name) : shm::client_name(text_of("/proc/self/cmdline"));

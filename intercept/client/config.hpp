@@ -17,9 +17,9 @@ struct Config {
   std::uint32_t slice = 0;    ///< SLUICE_SLICE (shm/slice.hpp)
   std::uint64_t memory = 0;   ///< SLUICE_MEMORY: the limit of device memory; 0: none.
   std::uint32_t weight = 0;   ///< SLUICE_WEIGHT (shm/weight.hpp)
+  std::uint32_t give = 0;     ///< SLUICE_GIVE (shm/give.hpp), in 1/1000.
   bool predict = true;        ///< SLUICE_PREDICT
   bool gpu_time = true;       ///< SLUICE_GPU_TIME
-  bool by_law = true;         ///< SLUICE_CLOSE: the CloseLaw closes the gates.
   std::string trace;          ///< SLUICE_TRACE: a folder; empty for no trace.
   std::uint64_t trace_limit;  ///< SLUICE_TRACE_LIMIT_MIB, in bytes.
   std::string name;           ///< SLUICE_NAME, else shm::client_name() of this process.

@@ -7,6 +7,7 @@
 #include "intercept/driver/driver.hpp"
 #include "intercept/slot/orders.hpp"
 #include "shm/board.hpp"
+#include "shm/give.hpp"
 #include "shm/policy.hpp"
 #include "shm/trace_format.hpp"
 
@@ -75,6 +76,12 @@ class ClientSlot {
   /// For a device that cannot wait on the gate: from now on event:2 is in force instead of a device
   /// policy.
   void fall_back() noexcept;
+
+  /// How much longer its jobs and steps may take for the clients below it, in 1/1000 of their time.
+  /// `sluice set` may change it at any time.
+  [[nodiscard]] std::uint32_t give() const noexcept {
+    return shm::unpack_give(shared_.requested_give.load(std::memory_order_relaxed));
+  }
 
   /// Whether this client obeys its gate: false until its slot is live, and at exit.
   [[nodiscard]] bool obeys() const noexcept { return obeys_.load(std::memory_order_relaxed); }

@@ -72,7 +72,7 @@ class Soak : public EndToEndTest {
     const Kind& kind = kKinds.at(i);
     programs_.at(i) =
         std::make_unique<Program>(own_session_, std::to_string(started_++),
-                                  ProgramOptions{kind.priority, kind.policy, {"SLUICE_CLOSE=law"}});
+                                  ProgramOptions{kind.priority, kind.policy, {"SLUICE_GIVE=5%"}});
     programs_.at(i)->ask(kind.work);
   }
   /// `how`: exit, or kill.

@@ -18,8 +18,8 @@ using Closed = std::vector<bool>;
 
 class BetweenJobs : public Above {
  protected:
-  void start(const char* close = "first") {
-    setenv("SLUICE_CLOSE", close, 1);
+  void start(const char* give = "0") {
+    setenv("SLUICE_GIVE", give, 1);
     setenv("SLUICE_PREDICT", "0", 1);
     attach("gate", 5);
     low_.emplace(session_, 0);
@@ -111,7 +111,7 @@ TEST_F(BetweenJobs, MarkedOnesAreWhatTheProgramSays) {
 }
 
 TEST_F(BetweenJobs, ATargetDecidesAlone) {
-  start("law");
+  start("5%");
   slot().requested_target.store(shm::parse_target("p99=50ms")->pack());
   ASSERT_TRUE(eventually([this] { return slot().target.load() != 0; }));
   for (int i = 0; i < 30; ++i) EXPECT_NE(request({11, 12, 13}), (Closed{true, true, false}));
@@ -126,7 +126,7 @@ TEST_F(BetweenJobs, UnderPublishedPoliciesGatesOpen) {
 // Prevents: another job than the expected one keeps its gates closed, although the law tries open
 // ones.
 TEST_F(BetweenJobs, ThatAreOthersThanExpectedBeginAsTheLawSays) {
-  start("law");
+  start("5%");
   for (int i = 0; i < 30; ++i)
     request({99});  // from now on every second one is a trial of open gates
   int tried = 0;
@@ -148,7 +148,7 @@ TEST_F(BetweenJobs, ThatAreOthersThanExpectedBeginAsTheLawSays) {
 // Prevents: the gates count as closed behind a job that left them open, and never close in the
 // next.
 TEST_F(BetweenJobs, BehindOpenGatesTheNextJobClosesThem) {
-  start("law");
+  start("5%");
   for (int i = 0; i < 30; ++i) request({99});
   int open = 0;
   int closed_behind = 0;

@@ -20,8 +20,8 @@ using namespace std::chrono_literals;
 /// waiting, so that closing later is seldom tried.
 class NeverIdle : public Above {
  protected:
-  void start(const char* close = "law") {
-    setenv("SLUICE_CLOSE", close, 1);
+  void start(const char* give = "5%") {
+    setenv("SLUICE_GIVE", give, 1);
     setenv("SLUICE_PREDICT", "0", 1);
     attach("gate", 5);
     low_.emplace(session_, 0);
@@ -135,7 +135,7 @@ TEST_F(NeverIdle, ForThoseWhoDoNothingThereAreNone) {
 }
 
 TEST_F(NeverIdle, OnlyClosingAtFirstLeavesNothing) {
-  start("first");
+  start("0");
   const std::uint64_t end = base::monotonic_ns() + 2500 * kMs;
   while (base::monotonic_ns() < end) job();
   EXPECT_EQ(windows(), 0U);

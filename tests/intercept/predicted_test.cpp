@@ -27,8 +27,8 @@ constexpr std::array<Rhythm, 3> kRhythms{{{60ms, 60}, {300ms, 40}, {900ms, 30}}}
 
 class Predicted : public Above {
  protected:
-  void attach_above(const char* policy_below = "device:200us", const char* close = "first") {
-    setenv("SLUICE_CLOSE", close, 1);
+  void attach_above(const char* policy_below = "device:200us", const char* give = "0") {
+    setenv("SLUICE_GIVE", give, 1);
     attach("gate", 5);
     low_.emplace(session_, 0);
     below().policy.store(shm::parse_policy(policy_below)->pack());
@@ -165,7 +165,7 @@ TEST_F(Predicted, WhoAnnouncesIsNotPredicted) {
 // A job whose gates may close later needs none that close before it, and is not tried if they do.
 // Seen to fail when look_ahead() did not ask.
 TEST_F(Predicted, NotBeforeTheLawKnowsThatJobsNeedIt) {
-  attach_above("device:200us", "law");
+  attach_above("device:200us", "5%");
   EXPECT_FALSE(one_of_these_is_predicted(explicit_job, 25));
 }
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "shm/give.hpp"
 #include "shm/policy.hpp"
 #include "shm/target.hpp"
 #include "tests/intercept/session.hpp"
@@ -50,16 +51,17 @@ TEST_F(Settings, BadTargetsAndLabelsAreNamedAndLeftOut) {
   setenv("SLUICE_PRIORITY", "0", 1);
   setenv("SLUICE_TARGET", "50ms", 1);
   setenv("SLUICE_LABEL", "team", 1);
-  setenv("SLUICE_CLOSE", "later", 1);
+  setenv("SLUICE_GIVE", "5", 1);
   start_controller();
   EXPECT_EQ(launch(), CUDA_SUCCESS);
   const std::string said = errors();
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 3) << said;
   for (const char* text : {"SLUICE_TARGET=50ms is no target", "SLUICE_LABEL: 'team' is not a",
-                           "SLUICE_CLOSE=later is not law or first"}) {
+                           "SLUICE_GIVE=5 is not 0, or a percentage"}) {
     EXPECT_NE(said.find(text), std::string::npos) << text << " in " << said;
   }
   EXPECT_EQ(slot().requested_target.load(), 0U);
+  EXPECT_EQ(slot().requested_give.load(), 0U);
   EXPECT_STREQ(slot().label.data(), "");
 }
 
@@ -72,6 +74,23 @@ TEST_F(Settings, TheSlotHasTheTargetAndTheLabels) {
   EXPECT_EQ(launch(), CUDA_SUCCESS);
   EXPECT_EQ(slot().requested_target.load(), shm::parse_target("p99=1.2x")->pack());
   EXPECT_STREQ(slot().label.data(), "team=vision,job=4711");
+}
+
+// Prevents: a program that gives what nobody asked for.
+TEST_F(Settings, TheSlotHasWhatItGives) {
+  setenv("SLUICE_PRIORITY", "1", 1);
+  setenv("SLUICE_GIVE", "2.5%", 1);
+  start_controller();
+  EXPECT_EQ(launch(), CUDA_SUCCESS);
+  EXPECT_EQ(slot().requested_give.load(), shm::pack_give(25));
+}
+
+TEST_F(Settings, ZeroIsGivenToo) {
+  setenv("SLUICE_PRIORITY", "1", 1);
+  setenv("SLUICE_GIVE", "0", 1);
+  start_controller();
+  EXPECT_EQ(launch(), CUDA_SUCCESS);
+  EXPECT_EQ(slot().requested_give.load(), shm::pack_give(0));
 }
 
 // The namespace is in a file of the pod: tests/python/test_cdi.py.

@@ -155,7 +155,7 @@ TEST_F(StepsOf, WhereTheHostIsSlowGatesStayOpenForBlocks) {
 }
 
 TEST_F(StepsOf, SwitchedOffGatesStayClosed) {
-  setenv("SLUICE_CLOSE", "first", 1);
+  setenv("SLUICE_GIVE", "0", 1);
   start();
   for (int i = 0; i < 1000 && steps().ended.load() <= 50; ++i) step();
   EXPECT_GT(steps().ended.load(), 50U);

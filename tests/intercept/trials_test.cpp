@@ -226,7 +226,7 @@ TEST_F(Trials, TheGatesCloseInTheMiddleOfAJob) {
 }
 
 TEST_F(Trials, SwitchedOffGatesCloseAtFirst) {
-  setenv("SLUICE_CLOSE", "first", 1);
+  setenv("SLUICE_GIVE", "0", 1);
   start([](const Job&) { return 0; });
   EXPECT_EQ(count(100).at_begin, 0);
 }

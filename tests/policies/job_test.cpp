@@ -104,7 +104,7 @@ TEST_F(JobsOfAProgram, TransparentOnesEndByThePoll) {
 // again after each job does not.
 TEST_F(JobsOfAProgram, MayCloseTheirGatesByTheLaw) {
   controller().signal(SIGCONT);  // it gives the slot
-  Program& program = start({2, "device:4", {"SLUICE_CLOSE=law", "SLUICE_PREDICT=0"}});
+  Program& program = start({2, "device:4", {"SLUICE_GIVE=5%", "SLUICE_PREDICT=0"}});
   const Look board = look();
   const shm::Slot& slot = board.slot(slot_of(board, program.pid()));
   // The host is slower than the GPU, also of a busy machine: else nothing is tried.

@@ -57,7 +57,7 @@ void World::start_process() {
     setenv("SLUICE_GPU_TIME", process.gpu_time ? "1" : "0", 1);
     setenv("SLUICE_SLICE", process.slice, 1);
     setenv("SLUICE_PREDICT", predict ? "1" : "0", 1);
-    setenv("SLUICE_CLOSE", process.by_law ? "law" : "first", 1);
+    setenv("SLUICE_GIVE", process.by_law ? "5%" : "0", 1);
     setenv("SLUICE_WEIGHT", weighs ? "3" : "none", 1);
     intercept::Interposer::instance();
     g_steps_left = left;

@@ -18,7 +18,7 @@ std::vector<std::string> environment_of(const ProgramOptions& options) {
                                      "SLUICE_PRIORITY=" + std::to_string(options.priority),
                                      "SLUICE_POLICY=" + options.policy,
                                      // So that a test can say when gates close. The first counts.
-                                     "SLUICE_CLOSE=first"});
+                                     "SLUICE_GIVE=0"});
   // A real driver instead of the simulated one that the client is linked with.
   if (const char* real = std::getenv("SLUICE_TEST_LIBCUDA_DIR")) {
     variables.push_back(std::string("LD_LIBRARY_PATH=") + real);
