@@ -32,7 +32,7 @@ def test_commands_and_their_options():
     assert len(commands) == len(set(commands)) and "sluice" not in commands and "help" not in commands
     assert complete("exec", "--pri") == ["--priority"]
     assert complete("compare", "--lo") == ["--load"]
-    assert {"--policy", "--weight"} <= set(complete("set", "train", "--"))
+    assert {"--policy", "--weight", "--give"} <= set(complete("set", "train", "--"))
 
 
 @needs_build

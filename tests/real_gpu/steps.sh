@@ -41,7 +41,7 @@ for ((round = 1; round <= rounds; ++round)); do
     wait
     printf ' | %s\n' "$(cut -d: -f2 "$folder/train")"
   fi
-  run "closes at first" "$session-first" --close first
+  run "gives nothing" "$session-first" --give 0
   run "5 %" "$session-law"
   run "step p99=1.2x" "$session-target" --target "step p99=1.2x"
 done

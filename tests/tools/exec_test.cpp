@@ -60,13 +60,13 @@ TEST_F(Exec, PreparesTheEnvironment) {
 
 TEST_F(Exec, PassesTheTargetAndTheLabelsOn) {
   const base::Captured result = exec({"--priority", "1", "--target", "p99=50ms", "--label", "a=1",
-                                      "--label", "b=2", "--close", "first"},
+                                      "--label", "b=2", "--give", "2.5%"},
                                      {"env"});
   EXPECT_EQ(result.err, "");
   EXPECT_EQ(variable(result, "SLUICE_TARGET"), "p99=50ms");
   EXPECT_EQ(variable(result, "SLUICE_LABEL"), "a=1,b=2");
-  EXPECT_EQ(variable(result, "SLUICE_CLOSE"), "first");
-  EXPECT_NE(exec({"--priority", "1", "--close", "later"}, {"env"}).exit_code, 0);
+  EXPECT_EQ(variable(result, "SLUICE_GIVE"), "2.5%");
+  EXPECT_EQ(exec({"--priority", "1", "--give", "60%"}, {"env"}).exit_code, 2);
   setenv("SLUICE_LABEL", "c=3,d=4", 1);
   EXPECT_EQ(variable(exec({"--priority", "1"}, {"env"}), "SLUICE_LABEL"), "c=3,d=4");
   EXPECT_EQ(variable(exec({"--priority", "1", "--label", "a=1"}, {"env"}), "SLUICE_LABEL"), "a=1");
@@ -77,6 +77,30 @@ TEST_F(Exec, PassesTheTargetAndTheLabelsOn) {
   EXPECT_EQ(best_effort.exit_code, 0);
   EXPECT_EQ(best_effort.err,
             "sluice exec: --target has no effect at priority 0: no program waits for its jobs\n");
+}
+
+TEST_F(Exec, SaysWhatAProgramGives) {
+  setenv("SLUICE_GIVE", "10%", 1);
+  EXPECT_EQ(variable(exec({"--priority", "1"}, {"env"}), "SLUICE_GIVE"), "10%");
+  EXPECT_EQ(variable(exec({"--priority", "1", "--give", "0"}, {"env"}), "SLUICE_GIVE"), "0");
+  unsetenv("SLUICE_GIVE");
+  EXPECT_EQ(variable(exec({"--priority", "1"}, {"env"}), "SLUICE_GIVE"), "(not set)");
+  EXPECT_EQ(exec({"--priority", "0", "--give", "0"}, {"true"}).err,
+            "sluice exec: --give has no effect at priority 0: no program is below it\n");
+  EXPECT_EQ(exec({"--priority", "0", "--give", "5%"}, {"true"}).err, "") << "the default";
+}
+
+// Prevents: `first` is taken for the program, or nobody learns what does the same now.
+TEST_F(Exec, AFormerOptionNamesItsSuccessor) {
+  for (const std::vector<std::string>& former :
+       {std::vector<std::string>{"--priority", "1", "--close", "first"},
+        std::vector<std::string>{"--close=law", "--priority", "1"}}) {
+    const base::Captured result = exec(former, {"true"});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(result.err,
+              "sluice exec: --close is gone: --give 0 closes the gates at the first launch of a "
+              "job, as --close first did\n");
+  }
 }
 
 TEST_F(Exec, KeepsWhatTheUserHasSet) {

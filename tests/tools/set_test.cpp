@@ -239,6 +239,9 @@ TEST_F(Set, ChangesTheTargetOfAProgramThatRuns) {
   const base::Captured weighed = sluice({"set", pid, "--weight", "3"});
   EXPECT_NE(weighed.out.find(", slice 1ms, weight none -> 3\n"), std::string::npos) << weighed.out;
   EXPECT_EQ(status_of(*program)["weight"], 3);
+  const base::Captured given = sluice({"set", pid, "--give", "2.5%"});
+  EXPECT_NE(given.out.find(", weight 3, give 5% -> 2.5%\n"), std::string::npos) << given.out;
+  EXPECT_EQ(status_of(*program)["give"]["most"], 0.025);
   EXPECT_TRUE(status_of(*program)["turn"].is_null()) << "it is alone";
 }
 
@@ -321,9 +324,9 @@ TEST_F(Set, EachWrongLineSaysWhatIsWrong) {
   const auto program = start("device:4", "0");
   const std::string pid = std::to_string(program->pid());
   expect_error({}, 2, "CLIENT");
-  expect_error(
-      {pid}, 2,
-      "nothing to change: give --policy, --priority, --target, --slice, --memory or --weight");
+  expect_error({pid}, 2,
+               "nothing to change: name --policy, --priority, --target, --slice, --memory, "
+               "--weight or --give");
   for (const char* slice : {"0", "3s", "19us", "101ms", "5", "us", "99999999999us", "-50us"}) {
     expect_error({pid, "--slice", slice}, 2,
                  "is not a time slice: auto, off, or a time from 20us to 100ms");
@@ -331,6 +334,10 @@ TEST_F(Set, EachWrongLineSaysWhatIsWrong) {
   for (const char* weight : {"0", "1001", "-1", "1.5", "many"}) {
     expect_error({pid, "--weight=" + std::string(weight)}, 2,
                  "is not a weight: none, or a whole number from 1 to 1000");
+  }
+  for (const char* give : {"5", "51%", "-1%", "2.55%", "none"}) {
+    expect_error({pid, "--give=" + std::string(give)}, 2,
+                 "is not a share of its time: 0, or a percentage from 0.1% to 50% such as 5%");
   }
   expect_error({pid, "--policy", "devise:4"}, 2, "did you mean 'device:4'?");
   for (const char* priority : {"256", "-1", "high", "1.5"}) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "shm/give.hpp"
 #include "shm/policy.hpp"
 #include "shm/slice.hpp"
 #include "shm/slice_answer.hpp"
@@ -143,6 +144,41 @@ TEST_F(Status, SaysWhenGatesClose) {
   EXPECT_EQ(json["state"], "open");
   EXPECT_EQ(json["level"], 9);
   EXPECT_EQ(json["waits_longer_us"], (nlohmann::json{-10, 30}));
+}
+
+// Prevents: nobody sees what a critical program pays for those below it, or how much it may.
+TEST_F(Status, SaysWhatAProgramGives) {
+  shm::Slot& client = add_client(0, 1, "a");
+  add_client(1, 0, "b");
+  const auto json = [this] {
+    return nlohmann::json::parse(status_json(snapshot(), "s"))["clients"][0]["give"];
+  };
+  client.gives_closing.store(999);  // of a moment at which nothing is known
+  EXPECT_EQ(text().find("gives"), std::string::npos);
+  EXPECT_EQ(json()["most"], 0.05);
+  EXPECT_TRUE(json()["given"].is_null());
+  client.gives_known.store(1);
+  client.gives_closing.store(120);
+  client.gives_windows.store(190);
+  expect_says(text(), "gives 3.1 of 5 %: gates close late (1.2 %), windows (1.9 %)\n");
+  EXPECT_EQ(json()["given"],
+            (nlohmann::json{{"closing", 0.012}, {"windows", 0.019}, {"open", 0.0}}));
+  client.gives_closing.store(0);
+  client.gives_windows.store(0);
+  client.gives_open.store(444);
+  client.requested_give.store(shm::pack_give(25));
+  expect_says(text(), "gives 4.4 of 2.5 %: gates stay open (4.4 %)\n");
+  EXPECT_EQ(json()["most"], 0.025);
+  client.gives_open.store(0);
+  expect_says(text(), "gives 0 of 2.5 %\n");
+}
+
+TEST_F(Status, SaysThatAProgramGivesNothing) {
+  add_client(0, 1, "a").requested_give.store(shm::pack_give(0));
+  shm::Slot& below = add_client(1, 0, "b");
+  EXPECT_EQ(text().find("gives"), std::string::npos) << "it has held nobody";
+  below.held_by_ns[0].store(kMs);
+  expect_says(text(), "gives nothing (--give 0)\n");
 }
 
 // Prevents: a program without a short slice, and nobody sees why.

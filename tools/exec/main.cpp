@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -20,6 +21,7 @@
 #include "base/install.hpp"
 #include "base/node_service.hpp"
 #include "shm/client_name.hpp"
+#include "shm/give.hpp"
 #include "shm/labels.hpp"
 #include "shm/memory_limit.hpp"
 #include "shm/policy.hpp"
@@ -44,7 +46,7 @@ struct Options {
   std::optional<int> priority;
   std::string policy = shm::to_string(shm::kDefaultPolicy);
   std::string target;  ///< Empty: none.
-  std::string close;   ///< Empty: law.
+  std::string give;    ///< Empty: the default.
   std::string slice;   ///< Empty: auto.
   std::string memory;  ///< Empty: no limit.
   std::string weight;  ///< Empty: none.
@@ -86,13 +88,14 @@ void add_options(CLI::App& app, Options& options) {
       ->envname("SLUICE_TARGET")
       ->type_name("TARGET")
       ->check(shm::check_target);
-  app.add_option(
-         "--close", options.close,
-         "When its jobs close the gates below: law, as late as is harmless, found by trial; "
-         "first, at their first launch")
-      ->envname("SLUICE_CLOSE")
-      ->type_name("law|first")
-      ->check(base::one_of({"law", "first"}));
+  app.add_option("--give", options.give,
+                 "How much longer its jobs and steps may take, averaged over a minute, so that the "
+                 "programs below it get something: " +
+                     std::string(shm::kGiveForms) +
+                     " (default: " + shm::give_text(shm::kDefaultGive) + ")")
+      ->envname("SLUICE_GIVE")
+      ->type_name("SHARE")
+      ->check(shm::check_give);
   app.add_option(
          "--slice", options.slice,
          "Its time slice on the GPU next to a higher priority: " + std::string(shm::kSliceForms))
@@ -162,6 +165,7 @@ void add_options(CLI::App& app, Options& options) {
       "  sluice exec --priority 0 -- python train.py\n"
       "  sluice exec --priority 1 --name api --session b -- ./server --port 80\n"
       "  sluice exec --priority 1 --target p99=50ms -- ./server\n"
+      "  sluice exec --priority 1 --give 2.5% -- ./server\n"
       "  sluice exec --priority 0 --memory 20GiB -- python train.py\n"
       "  sluice exec --priority 0 --mps --sms 50% -- python train.py\n"
       "  sluice exec --priority 0 --label team=vision --label job=4711 -- python train.py\n"
@@ -193,6 +197,17 @@ int find_program_arguments(const CLI::App& app, int argc, char** argv, int& end_
   return argc;
 }
 
+/// Throws UsageError for an option that an earlier version had.
+void refuse_former_options(const char* const* begin, const char* const* end) {
+  const bool found = std::any_of(begin, end, [](std::string_view argument) {
+    return argument == "--close" || argument.starts_with("--close=");
+  });
+  if (!found) return;
+  throw base::UsageError(
+      "--close is gone: --give 0 closes the gates at the first launch of a job, as --close first "
+      "did");
+}
+
 /// The labels as SLUICE_LABEL has them.
 std::string all_of(const std::vector<std::string>& labels) {
   std::string text;
@@ -205,6 +220,7 @@ std::optional<int> parse_command_line(int argc, char** argv, Options& options) {
   add_options(app, options);
   int end_of_ours = 0;
   const int program = find_program_arguments(app, argc, argv, end_of_ours);
+  refuse_former_options(argv, argv + end_of_ours);
   if (const auto exit_code = base::parse(app, end_of_ours, argv)) return exit_code;
   options.program.assign(argv + program, argv + argc);
   if (options.program.empty()) {
@@ -271,6 +287,10 @@ void prepare_interception(const Options& options, const base::Install& install,
   if (*options.priority == 0 && !options.target.empty() && options.target != "none") {
     warn(options, "--target has no effect at priority 0: no program waits for its jobs");
   }
+  const auto give = shm::parse_give(options.give);
+  if (*options.priority == 0 && give && *give != shm::kDefaultGive) {
+    warn(options, "--give has no effect at priority 0: no program is below it");
+  }
   if (const std::string other = passed_by(install, preload); !other.empty()) {
     warn(options, other + " is preloaded and hooks launches, too: Sluice calls the driver past it");
   }
@@ -295,7 +315,7 @@ void prepare_interception(const Options& options, const base::Install& install,
   }
   if (!options.name.empty()) setenv("SLUICE_NAME", options.name.c_str(), 1);
   if (!options.target.empty()) setenv("SLUICE_TARGET", options.target.c_str(), 1);
-  if (!options.close.empty()) setenv("SLUICE_CLOSE", options.close.c_str(), 1);
+  if (!options.give.empty()) setenv("SLUICE_GIVE", options.give.c_str(), 1);
   if (!options.slice.empty()) setenv("SLUICE_SLICE", options.slice.c_str(), 1);
   if (!options.memory.empty()) setenv("SLUICE_MEMORY", options.memory.c_str(), 1);
   if (!options.weight.empty()) setenv("SLUICE_WEIGHT", options.weight.c_str(), 1);

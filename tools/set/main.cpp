@@ -1,5 +1,4 @@
-// `sluice set`: changes the priority, the policy, the target or the memory limit of a running
-// client.
+// `sluice set`: changes the settings of a running client, such as its priority.
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -10,6 +9,7 @@
 #include "base/command_line.hpp"
 #include "base/json_text.hpp"
 #include "base/node_service.hpp"
+#include "shm/give.hpp"
 #include "shm/mapping.hpp"
 #include "shm/memory_limit.hpp"
 #include "shm/policy.hpp"
@@ -39,6 +39,7 @@ struct Options {
   std::string slice;
   std::string memory;
   std::string weight;
+  std::string give;
   std::string session = base::default_session();
   bool all = false;
   bool json = false;
@@ -48,7 +49,7 @@ struct UsageOfSet : CLI::Formatter {
   std::string make_usage(const CLI::App* /*app*/, std::string name) const override {
     return "Usage: " + name +
            " CLIENT [--policy POLICY] [--priority N] [--target TARGET] [--slice SLICE] "
-           "[--memory SIZE] [--weight N] [OPTIONS]\n";
+           "[--memory SIZE] [--weight N] [--give SHARE] [OPTIONS]\n";
   }
 };
 
@@ -83,6 +84,11 @@ void add_options(CLI::App& app, Options& options) {
          "Its part of the GPU among programs of its priority: " + std::string(shm::kWeightForms))
       ->type_name("N")
       ->check(shm::check_weight);
+  app.add_option("--give", options.give,
+                 "How much longer its jobs and steps may take for those below it: " +
+                     std::string(shm::kGiveForms))
+      ->type_name("SHARE")
+      ->check(shm::check_give);
   app.add_flag("--all", options.all, "Change every client that has the part, if several do");
   base::add_session_option(app, options.session);
   app.add_flag("--json", options.json, "Print JSON");
@@ -97,6 +103,7 @@ void add_options(CLI::App& app, Options& options) {
       "  sluice set train.py --policy device:400us\n"
       "  sluice set 4711 --priority 5\n"
       "  sluice set serve --target p99=50ms\n"
+      "  sluice set serve --give 2.5%\n"
       "  sluice set train.py --memory 20GiB\n"
       "  sluice set label:job=4711 --priority 0\n"
       "  sluice set slot:3 --policy device:8 --priority 0 --session b\n\n"
@@ -129,6 +136,9 @@ std::string line_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot
   if (before.weight != after.weight || after.weight != shm::kNoWeight) {
     line += change("weight", shm::weight_text(before.weight), shm::weight_text(after.weight));
   }
+  if (before.give.most != after.give.most || after.give.most != shm::kDefaultGive) {
+    line += change("give", shm::give_text(before.give.most), shm::give_text(after.give.most));
+  }
   if (after.policy != after.requested_policy) line += " (" + policy_note(after) + ")";
   return line + "\n";
 }
@@ -140,6 +150,8 @@ Json limit_json(const shm::ClientSnapshot& client) {
 Json weight_json(const shm::ClientSnapshot& client) {
   return client.weight == shm::kNoWeight ? Json() : Json(client.weight);
 }
+
+Json give_json(const shm::ClientSnapshot& client) { return client.give.most / 1000.0; }
 
 Json json_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot& after) {
   return {{"slot", after.slot},
@@ -154,13 +166,15 @@ Json json_of(const shm::ClientSnapshot& before, const shm::ClientSnapshot& after
           {"slice", after.slice},
           {"memory_limit_bytes", limit_json(after)},
           {"weight", weight_json(after)},
+          {"give", give_json(after)},
           {"before",
            {{"priority", before.priority},
             {"policy", before.policy},
             {"target", before.target.text},
             {"slice", before.slice},
             {"memory_limit_bytes", limit_json(before)},
-            {"weight", weight_json(before)}}}};
+            {"weight", weight_json(before)},
+            {"give", give_json(before)}}}};
 }
 
 /// Changes one client, waits for it to react, and reports.
@@ -171,6 +185,10 @@ void set_one(const Options& options, const Settings& settings, const shm::Snapsh
   if (!after) {
     throw base::RunError(describe(client) + " has not taken up the change within " +
                          std::to_string(kPatienceMs) + " ms (is it stopped?)");
+  }
+  if (settings.give && after->give.most != *settings.give) {
+    throw base::RunError("the controller of session " + options.session +
+                         " is of an earlier version, which does not know --give");
   }
   if (const std::string note = ungated_note(snapshot, *after); settings.policy && !note.empty()) {
     base::print_error(kName, "pid " + std::to_string(after->pid) + " " + note);
@@ -222,8 +240,10 @@ int set_named(const Options& options, const Settings& settings, Json& told) {
 }
 
 int set(int argc, char** argv) {
-  CLI::App app("Give a running client another priority, policy, target, memory limit or weight.",
-               kName);
+  CLI::App app(
+      "Change the priority, policy, target, slice, memory limit, weight or give of a running "
+      "client.",
+      kName);
   Options options;
   add_options(app, options);
   if (const auto exit_code = base::parse(app, argc, argv)) return *exit_code;
@@ -234,12 +254,14 @@ int set(int argc, char** argv) {
   if (!options.slice.empty()) settings.slice = shm::parse_slice(options.slice);
   if (!options.memory.empty()) settings.memory = shm::parse_memory_limit(options.memory);
   if (!options.weight.empty()) settings.weight = shm::parse_weight(options.weight);
+  if (!options.give.empty()) settings.give = shm::parse_give(options.give);
   const std::string warning = settings.policy ? shm::policy_warning(*settings.policy) : "";
   if (!warning.empty()) base::print_error(kName, warning);
   if (!settings.priority && !settings.policy && !settings.target && !settings.slice &&
-      !settings.memory && !settings.weight) {
+      !settings.memory && !settings.weight && !settings.give) {
     throw base::UsageError(
-        "nothing to change: give --policy, --priority, --target, --slice, --memory or --weight");
+        "nothing to change: name --policy, --priority, --target, --slice, --memory, --weight or "
+        "--give");
   }
   Json told{{"session", options.session}, {"clients", Json::array()}};
   int exit_code = base::kExitFine;

@@ -9,6 +9,7 @@
 #include "base/clock.hpp"
 #include "base/command_line.hpp"
 #include "base/node_service.hpp"
+#include "shm/give.hpp"
 #include "shm/mapping.hpp"
 #include "shm/messages.hpp"
 #include "shm/session.hpp"
@@ -56,6 +57,7 @@ void ask_for(const std::string& session, std::uint64_t board_id, const shm::Clie
   request.slice = settings.slice.value_or(shm::kKeepSlice);
   request.memory = settings.memory.value_or(shm::kKeepMemory);
   request.weight = settings.weight.value_or(shm::kKeepWeight);
+  request.give = settings.give ? shm::say_give(*settings.give) : shm::kKeepGive;
   const int connection = shm::connect_patiently(shm::socket_path(session).c_str(), kAnswerMs);
   if (connection < 0 && session == base::kNodeSession) throw no_session(session);
   if (connection < 0) {

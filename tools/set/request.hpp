@@ -17,6 +17,7 @@ struct Settings {
   std::optional<std::uint32_t> slice = {};
   std::optional<std::uint64_t> memory;  ///< In bytes; 0: no limit.
   std::optional<std::uint32_t> weight = {};
+  std::optional<std::uint32_t> give = {};  ///< In 1/1000.
 };
 
 /// Asks the session's controller to change a client. Throws base::RunError if no controller

@@ -39,6 +39,10 @@ std::string close_note(const shm::ClientSnapshot& client);
 /// What the steps of a program that is never idle take, and when gates open in them; empty if it
 /// has none.
 std::string steps_note(const shm::ClientSnapshot& client);
+/// "gives 3.1 of 5 %: gates close late (1.2 %), windows (1.9 %)": by how much its jobs and steps
+/// took longer in the last minute; empty while nothing is known, and for a client that has held
+/// nobody.
+std::string give_note(const shm::ClientSnapshot& client);
 /// Whether it is a client of an MPS daemon, how wide, and with whom it takes turns because of that;
 /// empty for a program that is not, next to none that is.
 std::string mps_note(const shm::Snapshot& snapshot, const shm::ClientSnapshot& client);

@@ -70,6 +70,17 @@ Json closing_json(const shm::ClientSnapshot& client) {
           {"waits_longer_us", {client.close_low_us, client.close_high_us}}};
 }
 
+/// `given` is null while nothing is known.
+Json give_json(const shm::GiveSnapshot& give) {
+  Json given;
+  if (give.known) {
+    given = {{"closing", give.closing / 1e4},
+             {"windows", give.windows / 1e4},
+             {"open", give.open / 1e4}};
+  }
+  return {{"most", give.most / 1000.0}, {"given", given}};
+}
+
 /// Null while nobody has tried.
 Json slices_json(shm::SliceAnswer answer) {
   if (answer.kind == shm::SliceAnswer::Kind::kNone) return nullptr;
@@ -166,6 +177,7 @@ Json client_json(const shm::ClientSnapshot& client) {
           {"turn", client.has_turn         ? Json("has")
                    : client.waits_for_turn ? Json("waits")
                                            : Json()},
+          {"give", give_json(client.give)},
           {"closing", closing_json(client)},
           {"steps", steps_json(client.steps)},
           {"gpu_share", client.gpu_share == 0 ? Json() : Json(client.gpu_share / 1000.0)},

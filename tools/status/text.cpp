@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "base/user_name.hpp"
+#include "shm/give.hpp"
 #include "shm/slice.hpp"
 #include "shm/weight.hpp"
 #include "tools/status/format.hpp"
@@ -145,6 +146,7 @@ std::string remarks(const shm::Snapshot& snapshot, const shm::ClientSnapshot& cl
   if (const std::string note = mps_note(snapshot, client); !note.empty()) add_parts(note);
   if (const std::string note = slice_note(client); !note.empty()) add(note);
   if (const std::string note = turn_note(client); !note.empty()) add(note);
+  if (const std::string note = give_note(client); !note.empty()) add(note);
   if (const std::string note = close_note(client); !note.empty()) add_parts(note);
   if (const std::string note = steps_note(client); !note.empty()) add_parts(note);
   if (client.longest_launch_ns != 0) {
@@ -293,6 +295,28 @@ std::string close_note(const shm::ClientSnapshot& client) {
     return "gates stay open: closing them brings nothing" + cost;
   const bool learns = close.state == shm::CloseState::kLearning;
   return fmt::format("{} gates {}{}", learns ? "tries to close" : "closes", when, cost);
+}
+
+std::string give_note(const shm::ClientSnapshot& client) {
+  const shm::GiveSnapshot& give = client.give;
+  if (give.most == 0) {
+    const bool holds = give.known || !client.held_others.empty();
+    return holds ? "gives nothing (--give 0)" : "";
+  }
+  if (!give.known) return {};
+  std::string levers;
+  const auto add = [&levers](std::uint32_t part, const char* lever) {
+    if (part < 5) return;  // below 0.05 % it would read 0.0 %
+    levers += fmt::format("{}{} ({:.1f} %)", levers.empty() ? ": " : ", ", lever, part / 100.0);
+  };
+  add(give.closing, "gates close late");
+  add(give.windows, "windows");
+  add(give.open, "gates stay open");
+  const std::uint64_t all = std::uint64_t{give.closing} + give.windows + give.open;
+  std::string most = shm::give_text(give.most);
+  most.pop_back();  // as everywhere in status, there is a space in front of the sign
+  return fmt::format("gives {} of {} %{}", all < 5 ? "0" : fmt::format("{:.1f}", all / 100.0), most,
+                     levers);
 }
 
 std::string skipped_waits_note(const shm::ClientSnapshot& client) {

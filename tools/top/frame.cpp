@@ -136,7 +136,8 @@ void add_clients(const View& view, const Controls& controls, std::size_t columns
 Frame about_client(const shm::ClientSnapshot& client) {
   Frame lines{{fmt::format("pid {}: {}", client.pid, client.command), Style::kFaint}};
   std::vector<std::string> about = usage_notes(client);
-  for (std::string note : {target_note(client), close_note(client), steps_note(client)}) {
+  for (std::string note :
+       {target_note(client), give_note(client), close_note(client), steps_note(client)}) {
     if (!note.empty()) about.push_back(std::move(note));
   }
   for (const std::string& note : about) lines.push_back({"  " + note, Style::kFaint});
