@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/model_spec.hpp"
+#include "shm/give.hpp"
 #include "shm/policy.hpp"
 #include "shm/target.hpp"
 
@@ -40,9 +41,10 @@ struct Model : engine::ModelSpec {
   std::string output_file_name;
   int priority = 0;
   Control control;
-  shm::Target target;        ///< A time is GPU time. No target unless control.hooked.
-  std::uint64_t memory = 0;  ///< Limit of its device memory, in bytes. 0: none.
-  std::uint32_t weight = 0;  ///< Among those of its priority (shm/weight.hpp).
+  shm::Target target;                      ///< A time is GPU time. No target unless control.hooked.
+  std::uint64_t memory = 0;                ///< Limit of its device memory, in bytes. 0: none.
+  std::uint32_t weight = 0;                ///< Among those of its priority (shm/weight.hpp).
+  std::uint32_t give = shm::kDefaultGive;  ///< To those below it (shm/give.hpp), in 1/1000.
   Arrival arrival;
   nlohmann::json source;  ///< The entry of the file.
 

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/json_node.hpp"
+#include "shm/give.hpp"
 #include "shm/memory_limit.hpp"
 #include "shm/policy_text.hpp"
 #include "shm/weight.hpp"
@@ -37,6 +38,12 @@ shm::Target read_target(const base::JsonNode& node) {
 std::uint64_t read_memory(const base::JsonNode& node) {
   if (const auto limit = shm::parse_memory_limit(node.as_text())) return *limit;
   node.refuse(std::string(shm::kMemoryLimitForms));
+}
+
+std::uint32_t read_give(const base::JsonNode& node) {
+  const std::string text = node.as_text();
+  if (const auto give = shm::parse_give(text)) return *give;
+  node.refuse(std::string(shm::kGiveForms) + shm::give_hint(text, '"'));
 }
 
 /// N of "queue_limit", if it is given.
@@ -178,12 +185,17 @@ void read_plain_keys(const base::JsonNode& node, Model& model) {
 }
 
 Model read_model(const base::JsonNode& node, const Backends& backends) {
-  node.expect_object({"model_name",      "model_weight",     "sleep_time",       "announce_ms",
-                      "input_file_path", "output_file_path", "output_file_name", "priority",
-                      "resize",          "resize_size",      "control",          "backend",
-                      "batch_size",      "cuda_graph",       "arrival",          "recording",
-                      "host_gap_us",     "host_gap",         "target",           "memory",
-                      "weight"});
+  node.expect_object({"model_name",       "model_weight",
+                      "sleep_time",       "announce_ms",
+                      "input_file_path",  "output_file_path",
+                      "output_file_name", "priority",
+                      "resize",           "resize_size",
+                      "control",          "backend",
+                      "batch_size",       "cuda_graph",
+                      "arrival",          "recording",
+                      "host_gap_us",      "host_gap",
+                      "target",           "memory",
+                      "weight",           "give"});
   Model model;
   read_plain_keys(node, model);
   model.resize = read_resize(node);
@@ -199,6 +211,10 @@ Model read_model(const base::JsonNode& node, const Backends& backends) {
   if (const auto weight = node.find("weight")) {
     model.weight = static_cast<std::uint32_t>(weight->as_integer(1, shm::kMostWeight));
     if (!model.control.hooked) weight->complain("needs a control object with control true");
+  }
+  if (const auto give = node.find("give")) {
+    model.give = read_give(*give);
+    if (!model.control.hooked) give->complain("needs a control object with control true");
   }
   if (const auto arrival = node.find("arrival")) {
     model.arrival = read_arrival(*arrival, model.sleep_s);

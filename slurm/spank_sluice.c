@@ -1,4 +1,5 @@
-/// A SPANK plugin: gives the tasks of a Slurm job their priority and their limit of device memory.
+/// A SPANK plugin: gives the tasks of a Slurm job their priority, their limit of device memory and
+/// what they give to programs below them.
 /// srun, sbatch and salloc load it to check the options as the user types them; slurmstepd loads it
 /// on the node, decides there, and sets up each task.
 ///
@@ -22,6 +23,7 @@
 #include <slurm/spank.h>
 
 #include "slurm/ceilings.h"
+#include "slurm/give.h"
 #include "slurm/job_limit.h"
 #include "slurm/memory_limit.h"
 #include "slurm/task_environment.h"
@@ -49,6 +51,7 @@ enum outcome {
 static struct {
   int priority;          ///< What the user asked for; -1: nothing.
   char memory[32];       ///< The limit that the user asked for; empty: none.
+  char give[16];         ///< Empty: the default.
   int default_priority;  ///< What the site gives those who ask for nothing; -1: nothing.
   const char* ceilings;  ///< NULL: no ceilings.
   const char* session;   ///< On nodes without the node service.
@@ -107,6 +110,26 @@ static struct spank_option kMemoryOption = {
     .cb = take_memory,
 };
 
+static int take_give(int ignored, const char* text, int remote) {
+  (void)ignored;
+  (void)remote;
+  if (sluice_is_give(text) && strlen(text) < sizeof(state.give)) {
+    strcpy(state.give, text);
+    return ESPANK_SUCCESS;
+  }
+  slurm_error(
+      "sluice: --sluice-give: '%s' is not 0, or a percentage from 0.1%% to 50%% such as 5%%", text);
+  return kFailed;
+}
+
+static struct spank_option kGiveOption = {
+    .name = "sluice-give",
+    .arginfo = "SHARE",
+    .usage = "how much longer its jobs may take for programs of lower priority, such as 5% or 0",
+    .has_arg = 1,
+    .cb = take_give,
+};
+
 /// An argument of the plugin's line in plugstack.conf. Returns false if there is no such argument.
 static int read_argument(const char* argument) {
   if (strncmp(argument, "ceilings=/", 10) == 0) {
@@ -129,8 +152,12 @@ int slurm_spank_init(spank_t spank, int count, char* arguments[]) {
                 arguments[i]);
     return kFailed;
   }
-  const spank_err_t registered = spank_option_register(spank, &kOption);
-  return registered == ESPANK_SUCCESS ? spank_option_register(spank, &kMemoryOption) : registered;
+  struct spank_option* const options[] = {&kOption, &kMemoryOption, &kGiveOption};
+  for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); ++i) {
+    const spank_err_t registered = spank_option_register(spank, options[i]);
+    if (registered != ESPANK_SUCCESS) return registered;
+  }
+  return ESPANK_SUCCESS;
 }
 
 /// Asks slurmctld, which users cannot deceive as they can the environment.
@@ -224,7 +251,8 @@ int slurm_spank_init_post_opt(spank_t spank, int count, char* arguments[]) {
   (void)count;
   (void)arguments;
   uint32_t job_id = 0;
-  const int asked = state.priority >= 0 || state.default_priority >= 0 || state.memory[0] != '\0';
+  const int asked = state.priority >= 0 || state.default_priority >= 0 || state.memory[0] != '\0' ||
+                    state.give[0] != '\0';
   if ((!asked && state.ceilings == NULL) || !spank_remote(spank)) return ESPANK_SUCCESS;
   state.outcome = kPrepare;
   if (spank_get_item(spank, S_JOB_ID, &job_id) != ESPANK_SUCCESS) {
@@ -273,6 +301,8 @@ static int prepare(spank_t spank) {
          spank_setenv(spank, "SLUICE_PRIORITY", priority, 1) == ESPANK_SUCCESS &&
          (state.memory[0] == '\0' ||
           spank_setenv(spank, "SLUICE_MEMORY", state.memory, 1) == ESPANK_SUCCESS) &&
+         (state.give[0] == '\0' ||
+          spank_setenv(spank, "SLUICE_GIVE", state.give, 1) == ESPANK_SUCCESS) &&
          set_session(spank) &&
          (user == NULL || change(spank, "SLUICE_LABEL", sluice_label_user, user->pw_name));
 }

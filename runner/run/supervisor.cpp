@@ -16,6 +16,7 @@
 #include "runner/run/job_table.hpp"
 #include "runner/run/output_folders.hpp"
 #include "shm/board.hpp"
+#include "shm/give.hpp"
 #include "shm/memory_limit.hpp"
 #include "shm/weight.hpp"
 
@@ -50,6 +51,7 @@ std::vector<std::string> exec_command(const RunContext& context, const Model& mo
     args.insert(args.end(), {"--target", shm::to_string(in_real_time(model.target, context))});
     args.insert(args.end(), {"--memory", shm::memory_limit_text(model.memory)});
     args.insert(args.end(), {"--weight", shm::weight_text(model.weight)});
+    args.insert(args.end(), {"--give", shm::give_text(model.give)});
     if (!context.trace.empty()) args.insert(args.end(), {"--trace", context.trace});
   } else {
     args.emplace_back("--no-intercept");

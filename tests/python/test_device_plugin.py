@@ -222,10 +222,11 @@ def test_a_container_gets_the_gpu_and_the_priority_together(kubelet, plugin):
     ]
 
 
-def test_a_container_gets_the_limit_of_its_resource(kubelet, plugin):
-    plugin.start("--critical-memory", "40GiB")
+def test_a_container_gets_the_settings_of_its_resource(kubelet, plugin):
+    plugin.start("--critical-memory", "40GiB", "--critical-give", "2.5%")
     kubelet.expect_both()
-    assert allocate(kubelet, "critical", ["GPU-b::0"], variables={"SLUICE_MEMORY": "40GiB"})
+    given = {"SLUICE_MEMORY": "40GiB", "SLUICE_GIVE": "2.5%"}
+    assert allocate(kubelet, "critical", ["GPU-b::0"], variables=given)
     assert allocate(kubelet, "besteffort", ["GPU-a::3"])
 
 
@@ -309,6 +310,7 @@ def test_stopped_it_leaves_no_socket_and_killed_its_successor_works(kubelet, plu
     [
         (["--critical", "-1"], "'-1' is not a whole number from 0 to 1000"),
         (["--besteffort-memory", "20"], "'20' is not one of 20GiB, 1.5GiB"),
+        (["--critical-give", "5"], "'5' is not 0, or a percentage from 0.1% to 50%"),
         (["--critical", "0", "--besteffort", "0"], "nothing to offer"),
         (["--every", "0"], "'0' is not a number of seconds above 0"),
         (["--gpus", "2"], "unrecognized arguments"),

@@ -99,11 +99,11 @@ def test_conditions_are_settings_of_the_running_programs(bench):
 
 
 def test_what_cannot_be_set_has_a_process_of_its_own_and_is_compared_with_itself(bench):
-    code, said = bench("--conditions", "default,target=p99=50ms,close=first", "--rounds", "2")
+    code, said = bench("--conditions", "default,target=p99=50ms,give=0", "--rounds", "2")
     assert code == 0, said.err
     assert len(bench.stand_ins.client_pids()) == 4  # the best-effort program once
     cells = {cell for cell, _, _ in measured(bench)}
-    assert {"alone, target=p99=50ms", "alone, close=first", "target=p99=50ms", "close=first"} < cells
+    assert {"alone, target=p99=50ms", "alone, give=0", "target=p99=50ms", "give=0"} < cells
     # Nobody else's process holds anybody meanwhile.
     assert "vit-graph#1 --priority 0" in bench.stand_ins.settings()
 
@@ -111,16 +111,16 @@ def test_what_cannot_be_set_has_a_process_of_its_own_and_is_compared_with_itself
 def test_a_program_that_announces_is_a_process_of_its_own(bench, tmp_path, monkeypatch):
     monkeypatch.setenv("STAND_IN_NOTES", str(notes := tmp_path / "notes.txt"))
     mixes = "resnet50-graph+prefill,resnet50-graph-busy+prefill"
-    code, said = bench("--conditions", "announce=2ms,close=first,announce=1500us close=first", "--mixes", mixes)
+    code, said = bench("--conditions", "announce=2ms,give=0,announce=1500us give=0", "--mixes", mixes)
     assert code == 0, said.err
     told = [line for line in notes.read_text().splitlines() if line.startswith("resnet50-graph ")]
     assert sorted(line.split()[-1] for line in told) == ["0.0", "0.0", "1.5", "2.0"]
     cells = {row["cell"]: row["announced"] for row in rows_of(bench).rows if row["client"] == "resnet50-graph"}
     # The stand-in is not under Sluice, so Sluice is told of nothing.
-    assert cells["alone, announce=2ms"] == cells["announce=2ms"] == "0" and cells["bare"] == cells["close=first"] == ""
+    assert cells["alone, announce=2ms"] == cells["announce=2ms"] == "0" and cells["bare"] == cells["give=0"] == ""
     # Nobody knows when a request comes that is sent back to back.
     busy = {row["cell"] for row in rows_of(bench).rows if row["client"] == "resnet50-graph-busy"}
-    assert busy == {"alone", "alone, close=first", "bare", "close=first"}
+    assert busy == {"alone", "alone, give=0", "bare", "give=0"}
 
 
 def test_only_the_missing_windows_are_measured(bench):
@@ -157,7 +157,7 @@ def test_a_program_that_hangs_ends_at_the_limit(bench, monkeypatch):
 
 def test_other_outputs_are_found(bench, monkeypatch):
     monkeypatch.setenv("STAND_IN_WRONG", "vit-graph")
-    _, said = bench("--conditions", "close=first", "--rounds", "2")
+    _, said = bench("--conditions", "give=0", "--rounds", "2")
     assert "OUTPUTS DIFFER in" in said.out and "equal to the bit in 0 of 1" in said.out
 
 

@@ -154,8 +154,8 @@ def test_rounds_of_other_processes_are_not_paired():
 
 def test_a_process_of_its_own_is_compared_with_itself_alone():
     """It is twice as slow as the other process from the start, so bare and it are equal."""
-    own = [critical("alone, close=first", 20 * slow, 40 * slow, number) for number, slow in zip(ROUNDS, DRIFT)]
-    found = judged([*own, *here(40, 80, 80, name="close=first")])
+    own = [critical("alone, give=0", 20 * slow, 40 * slow, number) for number, slow in zip(ROUNDS, DRIFT)]
+    found = judged([*own, *here(40, 80, 80, name="give=0")])
     assert set(changes(found).values()) == {EQUAL}
 
 
@@ -279,11 +279,16 @@ def test_the_mixes_are_of_all_kinds():
 
 
 def test_a_round_has_each_process_alone_and_the_conditions():
-    wanted = [conditions.condition_of(text) for text in ("bare", "default", "slice=off", "close=first")]
+    wanted = [conditions.condition_of(text) for text in ("bare", "default", "slice=off", "give=0")]
     named = [condition.name for condition in conditions.cells(plan.mix_of(MIX), wanted)]
-    assert named == [ALONE, BEST_EFFORT_ALONE, "alone, close=first", "bare", "default", "slice=off", "close=first"]
-    announcing = conditions.condition_of("close=first announce=1500us policy=event:1")
-    assert (announcing.own, announcing.policy) == ((("--close", "first"), 1.5), "event:1")
+    assert named == [ALONE, BEST_EFFORT_ALONE, "alone, give=0", "bare", "default", "slice=off", "give=0"]
+    announcing = conditions.condition_of("give=0 announce=1500us policy=event:1")
+    assert (announcing.own, announcing.policy) == ((("--give", "0"), 1.5), "event:1")
+    together = conditions.condition_of("give=2.5%+target=p99=50ms")
+    assert together.own.options == ("--give", "2.5%", "--target", "p99=50ms")
+    for wrong in ("give=5", "give=60%", "give="):
+        with pytest.raises(ValueError, match="is not a condition"):
+            conditions.condition_of(wrong)
     both = conditions.condition_of("sms=50%+target=step p99=1.2x policy=none")
     assert (both.width, both.policy, both.own) == (50, "none", (("--target", "step p99=1.2x"), 0.0))
     assert conditions.condition_of("default+sms=7%").hooked and not conditions.condition_of("sms=7% bare").hooked

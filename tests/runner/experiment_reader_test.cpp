@@ -107,6 +107,21 @@ TEST(Experiment, ReadsTheWeightOfAModel) {
             "exp.json: /models/0/weight: needs a control object with control true");
 }
 
+TEST(Experiment, ReadsWhatAModelGives) {
+  json document = published();
+  EXPECT_EQ(read(document).models[0].give, shm::kDefaultGive);
+  document["models"][0]["give"] = "2.5%";
+  EXPECT_EQ(read(document).models[0].give, 25U);
+  document["models"][0]["give"] = "0";
+  EXPECT_EQ(read(document).models[0].give, 0U);
+  EXPECT_EQ(error_with("/models/0/give", "5"),
+            "exp.json: /models/0/give: found \"5\", allowed: 0, or a percentage from 0.1% to 50% "
+            "such as 5%; did you mean \"5%\"?");
+  document["models"][0]["control"]["control"] = false;
+  EXPECT_EQ(error_of(document),
+            "exp.json: /models/0/give: needs a control object with control true");
+}
+
 TEST(Experiment, AcceptsThePublishedSchemaUnchanged) {
   const Experiment experiment = read(published());
   EXPECT_EQ(experiment.exp_dur_s, 30);

@@ -11,7 +11,7 @@ from pathlib import Path
 from sluice_tools.command import run_command
 from sluice_tools.device_plugin.slots import Gpus
 from sluice_tools.errors import Parser, run_error, usage_error
-from sluice_tools.grammar import MEMORY_FORMS, parse_memory
+from sluice_tools.grammar import GIVE_FORMS, MEMORY_FORMS, parse_give, parse_memory
 
 _EXAMPLES = """\
 examples:
@@ -35,6 +35,12 @@ def _slots(text: str) -> int:
 def _memory(text: str) -> str:
     if parse_memory(text) is None:
         raise argparse.ArgumentTypeError(f"'{text}' is not one of {MEMORY_FORMS}")
+    return text
+
+
+def _give(text: str) -> str:
+    if parse_give(text) is None:
+        raise argparse.ArgumentTypeError(f"'{text}' is not {GIVE_FORMS}")
     return text
 
 
@@ -67,6 +73,12 @@ def _parser() -> argparse.ArgumentParser:
             metavar="SIZE",
             help=f"the most device memory of each program of a {which} container on each GPU (default: no limit)",
         )
+    parser.add_argument(
+        "--critical-give",
+        type=_give,
+        metavar="SHARE",
+        help="how much longer jobs of a critical container may take for those below it (default: 5%%)",
+    )
     parser.add_argument("--gpu", choices=("real", "sim"), default="real", help="sim: the simulated GPU (default: real)")
     parser.add_argument(
         "--gpu-kind",
@@ -142,8 +154,11 @@ def serve(options, finder: GpuFinder) -> int:
     gpus = Gpus()
     kind = options.gpu_kind if options.gpu == "real" else None
     counts = {"critical": options.critical, "besteffort": options.besteffort}
-    memory = {"critical": options.critical_memory, "besteffort": options.besteffort_memory}
-    resources = [Resource(name, count, gpus, kind, memory[name]) for name, count in counts.items() if count]
+    settings = {
+        "critical": {"SLUICE_MEMORY": options.critical_memory, "SLUICE_GIVE": options.critical_give},
+        "besteffort": {"SLUICE_MEMORY": options.besteffort_memory},
+    }
+    resources = [Resource(name, count, gpus, kind, settings[name]) for name, count in counts.items() if count]
     registered, look_at = None, 0.0
     try:
         while True:

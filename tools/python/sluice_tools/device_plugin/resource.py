@@ -24,14 +24,14 @@ def _handler(function, request: str, response: str, stream: bool = False):
 
 class Resource:
     """sluice.dev/NAME: `count` slots of each GPU, of which each gives a container that GPU, the priority NAME, and the
-    limit of device memory if there is one."""
+    environment variables in `settings` that have a value."""
 
-    def __init__(self, name: str, count: int, gpus: Gpus, gpu_kind: str | None, memory: str | None):
+    def __init__(self, name: str, count: int, gpus: Gpus, gpu_kind: str | None, settings: dict[str, str | None]):
         self.name = f"sluice.dev/{name}"
         self._priority = f"sluice.dev/priority={name}"
         self._count = count
         self._gpus = gpus
-        self._memory = memory
+        self._settings = {key: value for key, value in settings.items() if value}
         self._gpu_kind = gpu_kind  # None: the GPUs have no CDI devices, as the simulated ones
         self._endpoint = f"sluice-{name}.sock"
         self._server: grpc.Server | None = None
@@ -122,6 +122,6 @@ class Resource:
                 for gpu in dict.fromkeys(map(gpu_of, wanted.devices_ids)):
                     container.cdi_devices.add(name=f"{self._gpu_kind}={gpu}")
             container.cdi_devices.add(name=self._priority)
-            if self._memory:
-                container.envs.add(key="SLUICE_MEMORY", value=self._memory)
+            for key, value in self._settings.items():
+                container.envs.add(key=key, value=value)
         return response

@@ -29,7 +29,7 @@ examples:
   sluice bench programs --mixes decode+prefill --conditions "default,target=p99=1.2x,policy=device:400us"
   sluice bench programs --mixes kernels --conditions default,slice=off,"policy=none slice=100us"
   sluice bench programs --mixes pairs --conditions default,policy=event:1,announce=2ms
-  sluice bench programs --mixes llama-token-busy+matrix-products --conditions default,close=first --learn 40
+  sluice bench programs --mixes llama-token-busy+matrix-products --conditions default,give=0 --learn 40
   sluice bench programs --mixes kernels-1ms+kernels-1ms:2 --conditions weights=1:1,weights=3:1
   sluice bench programs --modes "MPS + priority" --mixes busy --conditions "default,sms=50%%,sms=25%%+policy=none"
   sluice bench programs --table results/programs     makes table and page anew, without a GPU
@@ -40,7 +40,7 @@ Sluice: policy none, no short slices, equal priorities), and those of --conditio
   sms=W                           the same, as sms=50%%: of the SMs; only under MPS. They have a process for each
                                   width, of which one at a time works, and each takes GPU memory
   ranks=first                     of a best-effort program with several processes, only the first is held
-  target=T close=first            of the critical program, in a process of its own: these hold from its start
+  target=T give=10%%               of the critical program, in a process of its own: these hold from its start
   announce=2ms                    the same; it announces each request to Sluice so long before it arrives
 
 A mix is CRITICAL+OTHER[+OTHER...] of any of these programs, or a kind:

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sluice_tools.bench.programs.plan import BUSY, MPS_PRIORITY, Mix, Program
-from sluice_tools.grammar import WHOLE, WIDTH_FORMS, parse_policy, parse_width, required_target
+from sluice_tools.grammar import WHOLE, WIDTH_FORMS, parse_give, parse_policy, parse_width, required_target
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
 
 BARE, DEFAULT = "bare", "default"
 POLICY = "device:200us"  # the default of sluice exec
-_CLOSES = ("law", "first")
 _RANKS = ("all", "first")
 _SLICE = re.compile(r"auto|off|[1-9][0-9]*(us|ms)")
 # Words are apart by spaces or by +; a target of steps has a space of its own.
@@ -95,14 +94,14 @@ def condition_of(text: str) -> Condition:
             made["width"] = _width_of(word)
         elif key == "target" and required_target(value, _TARGETS):
             own = own._replace(options=(*own.options, "--target", value))
-        elif key == "close" and value in _CLOSES:
-            own = own._replace(options=(*own.options, "--close", value))
+        elif key == "give" and parse_give(value) is not None:
+            own = own._replace(options=(*own.options, "--give", value))
         elif key == "announce" and (found := _ANNOUNCED.fullmatch(value)):
             own = own._replace(announce_ms=int(found[1]) / (1 if found[2] == "ms" else 1000))
         else:
             raise ValueError(
                 f"'{text}' is not a condition: {BARE}, {DEFAULT}, or words such as policy=device:400us, slice=off, "
-                "weights=3:1, ranks=first, sms=50%, target=p99=1.3x, close=first, announce=2ms"
+                "weights=3:1, ranks=first, sms=50%, target=p99=1.3x, give=0, announce=2ms"
             )
     if text != DEFAULT and not words:
         raise ValueError("a condition has no name")
