@@ -263,8 +263,7 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   client.held_by = waits_of(board, slot, now_ns);
   sort_longest_first(client.held_by);
   // Under policy none the gate closes too, and nobody heeds it: that is no hold.
-  if (policy.kind != PolicyKind::kNone)
-    client.holders = holders_of(board, index, slot.gate.load(), now_ns);
+  if (policy.heeds_gate()) client.holders = holders_of(board, index, slot.gate.load(), now_ns);
   if (!client.holders.empty()) client.held_ns = lasted(age(now_ns, closed_since_ns));
   client.max_hold_opened = slot.max_hold_opened.load();
   client.unhooked_lookups = slot.unhooked_lookups.load();

@@ -39,7 +39,7 @@ class Client : public ClientSlot {
         look_at_ending_streams_(shared.look_at_ending_streams),
         event_pools_(shared.poller),
         memory_(*this, view),
-        jobs_(*this, shared.poller, shared.announcer, shared.predict, give() != 0),
+        jobs_(*this, shared.poller, shared.announcer, shared.predict),
         pacer_(*this, memory_, shared.streams, shared.poller, shared.gpu_time),
         early_switch_(*this),
         slices_(*this, shared.keeper),

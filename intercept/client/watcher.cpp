@@ -120,6 +120,7 @@ void Watcher::take_settings(Watched& watched) noexcept {
   Client& client = *watched.client;
   client.take_policy();
   client.jobs().take_target();
+  client.jobs().take_give();
   const std::uint8_t priority = client.priority();
   const std::uint8_t before = std::exchange(watched.priority, priority);
   if (before == 0 && priority != 0) client.jobs().begin_anew();

@@ -9,6 +9,7 @@
 #include "intercept/driver/threads.hpp"
 #include "intercept/slot/slice_rule.hpp"
 #include "shm/gates.hpp"
+#include "shm/mps_word.hpp"
 #include "shm/outside_word.hpp"
 #include "shm/view.hpp"
 
@@ -49,7 +50,7 @@ std::uint64_t lead_of(const ClientSlot& client) noexcept {
   std::uint64_t lead = 0;
   for_each_below(client, [&lead](const shm::Slot& below) {
     const auto policy = shm::Policy::unpack(below.policy.load());
-    if (policy.kind == shm::PolicyKind::kNone) return;  // a closed gate does not hold this client
+    if (!policy.heeds_gate()) return;  // a closed gate does not hold this client
     const std::uint64_t asked = policy.spacing.is_time() ? policy.spacing.ns() : kUnboundedNs;
     // A reader must not be able to hold the others early by asking for a long spacing.
     lead = std::max(lead, below.reader.load() != 0 ? std::min(asked, kUnboundedNs) : asked);
@@ -64,7 +65,7 @@ std::uint64_t lead_if_wanted(const ClientSlot& client) noexcept {
     const std::uint32_t slice_us = below.slice_us.load();
     const bool bounded =
         slice_us != 0 && slice_us <= 2 * SliceRule::kShortUs && below.reader.load() == 0;
-    const bool by_gate = shm::Policy::unpack(below.policy.load()).kind == shm::PolicyKind::kDevice;
+    const bool by_gate = shm::Policy::unpack(below.policy.load()).waits_on_device();
     wanted = wanted || (by_gate && !bounded);
   });
   return wanted ? lead_of(client) : 0;
@@ -80,8 +81,9 @@ LowerClients lower_clients(const ClientSlot& client, std::uint64_t now) noexcept
   LowerClients lower;
   std::uint64_t sum = 0;  // in any order
   bool any = false;
+  bool wide = !client.under_mps();
   for_each_below(client, [&](const shm::Slot& below) {
-    if (shm::Policy::unpack(below.policy.load()).kind != shm::PolicyKind::kDevice) return;
+    if (!shm::Policy::unpack(below.policy.load()).waits_on_device()) return;
     any = true;
     lower.wants = lower.wants || is_busy(below, now) || shm::has_job(below);
     // What was learned next to others holds next to a context that never uses the GPU, too.
@@ -93,12 +95,16 @@ LowerClients lower_clients(const ClientSlot& client, std::uint64_t now) noexcept
       if (letter == '\0') break;
       name = (name ^ static_cast<unsigned char>(letter)) * kPrime;
     }
+    const auto mps = shm::MpsWord::unpack(below.mps.load(std::memory_order_relaxed));
+    if (client.under_mps() && !mps.is_wide()) name = (name ^ mps.percent) * kPrime;
+    wide = wide || mps.is_wide();
     sum += name;
     lower.busy = lower.busy || is_busy(below, now);
     lower.longest_ns =
         std::max({lower.longest_ns, below.longest_launch_ns.load(), below.ungated_graph_ns.load()});
   });
   if (any) lower.id = sum | 1;
+  lower.narrow = sum != 0 && !wide;
   return lower;
 }
 

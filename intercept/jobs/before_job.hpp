@@ -20,8 +20,10 @@ namespace sluice::intercept {
 
 /// The clients that closed gates would stop on the GPU: those under a device policy.
 struct LowerClients {
-  /// Names the set, without those that have never used the GPU; 0: there is none at all.
+  /// Names the set and the widths under MPS, without those that have never used the GPU; 0: there
+  /// is none at all.
   std::uint64_t id = 0;
+  bool narrow = false;           ///< Under MPS, none that uses the GPU may use all SMs.
   bool busy = false;             ///< One of them uses the GPU (is_busy()).
   bool wants = false;            ///< Or would use it: a client that is always held uses nothing.
   std::uint64_t longest_ns = 0;  ///< The longest work of theirs, in GPU time, as far as known.

@@ -32,7 +32,7 @@ class Budget {
   static constexpr double kPauseNs = 125e6;
   static constexpr double kLongestPauseNs = 500e6;
   /// After so long without open gates, a window opens although a debt is left.
-  static constexpr double kHungerNs = 1.5e9;
+  static constexpr double kHungerNs = 0.9e9;
 
   enum class Gates : std::uint8_t { kOpen, kWindow, kClosed };
 

@@ -28,7 +28,7 @@ double difference(std::uint64_t a, std::uint64_t b) noexcept {
 /// A program that makes new fingerprints for ever has its gates closed at first, and does not drive
 /// out a fingerprint that it uses often.
 CloseLaw::Decision CloseLaw::decide(std::uint64_t fingerprint, std::uint64_t neighbours,
-                                    std::uint64_t now) noexcept {
+                                    std::uint64_t now, bool narrow) noexcept {
   Decision decision;
   if (neighbours == 0) return decision;
   budget_.job();
@@ -43,7 +43,7 @@ CloseLaw::Decision CloseLaw::decide(std::uint64_t fingerprint, std::uint64_t nei
   if (is_new) budget_.new_kind();
   if (++entry.jobs <= kFirst) return decision;
   if (entry.trial == 0) test(entry, 0, Phase::kHold);
-  choose_trial(entry, now);
+  choose_trial(entry, now, narrow);
   if (waits(entry)) return decision;
   if (entry.level == 0) {
     const bool full = entry.references.size() == kReferences;
@@ -78,10 +78,10 @@ CloseLaw::Decision CloseLaw::decide(std::uint64_t fingerprint, std::uint64_t nei
 }
 
 /// At rest, it may be time to try something that was not harmless before.
-void CloseLaw::choose_trial(Entry& entry, std::uint64_t now) noexcept {
+void CloseLaw::choose_trial(Entry& entry, std::uint64_t now, bool narrow) noexcept {
   if (entry.phase != Phase::kHold || entry.references.size() < kEnough) return;
   // A trial would harm, and gain next to nothing.
-  if (entry.facts.keeps_gpu_busy && entry.jobs < kFirstPause) {
+  if (entry.facts.keeps_gpu_busy && !narrow && entry.jobs < kFirstPause) {
     entry.confirmed = true;
     return;
   }

@@ -122,9 +122,10 @@ class CloseLaw {
   [[nodiscard]] double take_spent() noexcept { return std::exchange(spent_ns_, 0.0); }
 
   /// A job begins. `fingerprint`: jobs with the same one are alike. `neighbours`: names the set of
-  /// clients that closed gates would hold; 0: none.
+  /// clients that closed gates would hold; 0: none. `narrow`: they use but a part of the SMs, so
+  /// that late gates may be harmless in a program that keeps the GPU busy, too.
   [[nodiscard]] Decision decide(std::uint64_t fingerprint, std::uint64_t neighbours,
-                                std::uint64_t now_ns) noexcept;
+                                std::uint64_t now_ns, bool narrow = false) noexcept;
   /// The job ended. Jobs that are never reported do no harm.
   void ended(const Decision& decision, const Job& job) noexcept;
 
@@ -201,7 +202,7 @@ class CloseLaw {
   [[nodiscard]] const Entry* find(std::uint64_t fingerprint,
                                   std::uint64_t neighbours) const noexcept;
   [[nodiscard]] bool knows(std::uint64_t fingerprint) const noexcept;
-  void choose_trial(Entry& entry, std::uint64_t now_ns) noexcept;
+  void choose_trial(Entry& entry, std::uint64_t now_ns, bool narrow) noexcept;
   void test(Entry& entry, unsigned level, Phase phase) noexcept;
   void begin_group(Entry& entry) noexcept;
   void remember(Entry& entry, const Sample& reference) noexcept;

@@ -9,6 +9,52 @@
 
 namespace sluice::intercept {
 
+/// A setting of the client, which `sluice set` may change. A target binds alone, unless both are
+/// set.
+void Jobs::take_give() noexcept {
+  const double part = client_.give() / 1000.0;
+  const bool binds = client_.says_what_it_gives();
+  const std::lock_guard lock(mutex_);
+  if (part == spending_.part() && binds == give_binds_) return;
+  spending_.set(part);
+  give_binds_ = binds;
+  trials_.give(part);
+  share_out();
+  if (!gives() && trials_.runs()) close_without_trial();
+}
+
+/// What each lever may spend from now on.
+void Jobs::share_out() noexcept {
+  trials_.set_overdrawn(spending_.is_overdrawn());
+  law_.set_overdrawn(give_binds_ && (spending_.is_overdrawn() || !gives()));
+  budget_.set_part(spending_.left());
+  steps_.give(spending_.left(), give_binds_);
+}
+
+/// A job ended, or a step. What it cost is known, as far as it will be.
+void Jobs::settle_item(std::uint64_t now, std::uint64_t took) noexcept {
+  constexpr std::uint64_t kItemsPerShow = 16;
+  const StepLaw::Spent steps = steps_.take_spent();
+  spending_.spend(Spending::Lever::kClosing, trials_.take_spent() + law_.take_spent());
+  spending_.spend(Spending::Lever::kWindows, budget_.take_spent() + steps.windows_ns);
+  spending_.spend(Spending::Lever::kOpen, steps.open_ns);
+  spending_.ended(now, took);
+  share_out();
+  if (++items_ % kItemsPerShow == 0) show_given();
+}
+
+void Jobs::show_given() noexcept {
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  shm::Slot& slot = client_.slot();
+  const auto spent = [this](Spending::Lever lever) {
+    return static_cast<std::uint32_t>(std::min(spending_.spent(lever), 1.0) * 10'000);
+  };
+  slot.gives_closing.store(spent(Spending::Lever::kClosing), kRelaxed);
+  slot.gives_windows.store(spent(Spending::Lever::kWindows), kRelaxed);
+  slot.gives_open.store(spent(Spending::Lever::kOpen), kRelaxed);
+  slot.gives_known.store(spending_.is_known() && gives() ? 1 : 0, kRelaxed);
+}
+
 /// After each change of the gates. A window may outlast its job, and ends with its time.
 void Jobs::tell_budget(std::uint64_t now) noexcept {
   using Gates = Budget::Gates;
@@ -24,7 +70,7 @@ void Jobs::tell_budget(std::uint64_t now) noexcept {
 /// late. One that is too tight may be kept by closed gates: a window every second or two makes few
 /// jobs late.
 std::uint64_t Jobs::budget_pays(bool at_begin, std::uint64_t now) noexcept {
-  if (!by_law_ || !budget_.feeds() || !hold_others() || client_.seat().reader()) return 0;
+  if (!gives() || !budget_.feeds() || !hold_others() || client_.seat().reader()) return 0;
   const bool has_limit = has_target() && law_.limit_ns() != 0;
   const bool in_time = has_limit && now < began_ns_ + law_.limit_ns();
   if (in_time && law_.state() == shm::TargetState::kKept) return 0;
@@ -80,7 +126,7 @@ void Jobs::window_in_item(bool at_begin, std::uint64_t now) noexcept {
 
 /// The job may have no end: then the watcher opens the gates, and needs a thread that closes them.
 void Jobs::prepare_window(std::uint64_t now) noexcept {
-  if (announcer_.started() || !by_law_ || closed_ns_ == 0) return;
+  if (announcer_.started() || !gives() || closed_ns_ == 0) return;
   if (hold_others() && lower_clients(client_, now).wants) announcer_.wake();
 }
 

@@ -42,6 +42,7 @@ void Jobs::end_step(const Wait& wait, std::uint64_t now) noexcept {
   if (end.counted) {
     end.paid ? budget_.ended_elsewhere(now) : budget_.ended(end.kind, now);
     budget_.began(now);
+    settle_item(now, now - end.began_ns);
   }
   if (end.window_ns != 0 && closed_ns_ != 0) {
     give_window(now, now + end.window_ns);

@@ -131,6 +131,7 @@ void Jobs::release_below(std::uint64_t now, std::uint64_t took_ns, bool stay) no
   if (took_ns != 0) steps_.has_steps() ? budget_.ended_elsewhere(now) : budget_.ended(kind_, now);
   const std::uint64_t waited = waits_.job_ended(took_ns);
   if (trials_.runs()) trials_.ended(now, client_.launches() - launches_at_begin_, closed, waited);
+  if (took_ns != 0 && !steps_.has_steps() && hold_others()) settle_item(now, took_ns);
   // Record the time after the gates are open, so that the clients below do not wait for it.
   if (took_ns != 0) {
     client_.slot().job_times.add(took_ns);

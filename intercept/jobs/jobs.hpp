@@ -8,6 +8,7 @@
 #include "intercept/jobs/budget.hpp"
 #include "intercept/jobs/followers.hpp"
 #include "intercept/jobs/prediction.hpp"
+#include "intercept/jobs/spending.hpp"
 #include "intercept/jobs/steps.hpp"
 #include "intercept/jobs/target_law.hpp"
 #include "intercept/jobs/trials.hpp"
@@ -40,19 +41,20 @@ namespace sluice::intercept {
 class Jobs {
  public:
   /// `poller` must call poll() when woken, and `announcer` look_ahead(). `predict`: whether regular
-  /// jobs are predicted. `by_law`: whether the CloseLaw closes the gates of jobs without a target.
-  Jobs(ClientSlot& client, Worker& poller, Worker& announcer, bool predict, bool by_law) noexcept
+  /// jobs are predicted.
+  Jobs(ClientSlot& client, Worker& poller, Worker& announcer, bool predict) noexcept
       : client_(client),
         poller_(poller),
         announcer_(announcer),
         predict_(predict),
-        by_law_(by_law),
         law_(Quiet::kOutsideLookNs),
         quiet_(client.time_scale()),
-        trials_(client, by_law),
+        trials_(client),
         followers_(client.time_scale()),
-        steps_(client, by_law),
-        budget_(client.time_scale()) {}
+        steps_(client),
+        budget_(client.time_scale()) {
+    take_give();
+  }
 
   /// Explicit begin and end. Calls must balance.
   void begin() noexcept;
@@ -137,6 +139,8 @@ class Jobs {
 
   /// For the watcher: the target that the board asks for. Allocates nothing.
   void take_target() noexcept;
+  /// For the watcher: what the board says that the client gives.
+  void take_give() noexcept;
   /// For the announcing thread, and for the watcher in case that thread is blocked in the driver:
   /// closes the gates of a job with a target in time. Returns when to look again.
   std::uint64_t look_at_target(std::uint64_t now_ns) noexcept;
@@ -219,6 +223,10 @@ class Jobs {
   void add_open(std::uint64_t now_ns) noexcept;
   [[nodiscard]] static shm::TraceJob kind_of_job() noexcept;
   void tell_budget(std::uint64_t now_ns) noexcept;
+  [[nodiscard]] bool gives() const noexcept { return spending_.part() > 0; }
+  void settle_item(std::uint64_t now_ns, std::uint64_t took_ns) noexcept;
+  void share_out() noexcept;
+  void show_given() noexcept;
   [[nodiscard]] std::uint64_t budget_pays(bool at_begin, std::uint64_t now_ns) noexcept;
   bool begin_in_window(bool gates_are_closed, std::uint64_t now_ns) noexcept;
   void window_in_item(bool at_begin, std::uint64_t now_ns) noexcept;
@@ -240,7 +248,6 @@ class Jobs {
   Worker& poller_;
   Worker& announcer_;
   bool predict_;
-  bool by_law_;
   /// Serialises begin and end, and guards the members below. Never held during a driver call that
   /// can block, because launching threads take it.
   std::mutex mutex_;
@@ -259,6 +266,9 @@ class Jobs {
   Followers followers_;
   Steps steps_;
   Budget budget_;
+  Spending spending_;
+  bool give_binds_ = false;                    ///< Also with a target.
+  std::uint64_t items_ = 0;                    ///< Jobs and steps that ended.
   std::uint64_t kind_ = 0;                     ///< Of the open job.
   std::uint64_t window_until_ns_ = 0;          ///< Of the last window.
   bool budget_window_ = false;                 ///< The budget pays for it. It may outlast its job.

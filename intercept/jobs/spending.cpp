@@ -1,4 +1,4 @@
-#include "intercept/jobs/ledger.hpp"
+#include "intercept/jobs/spending.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 namespace sluice::intercept {
 
-void Ledger::ended(std::uint64_t now, std::uint64_t took) noexcept {
+void Spending::ended(std::uint64_t now, std::uint64_t took) noexcept {
   const std::uint64_t before = std::exchange(now_ns_, std::max(now, now_ns_));
   const double passed = before == 0 ? 0 : static_cast<double>(now_ns_ - before);
   const double kept = std::exp(-passed / kMinuteNs);
@@ -20,26 +20,26 @@ void Ledger::ended(std::uint64_t now, std::uint64_t took) noexcept {
   if (rate <= (1 - kRepaid) * part_) overdrawn_ = false;
 }
 
-void Ledger::spend(Lever lever, double ns) noexcept {
+void Spending::spend(Lever lever, double ns) noexcept {
   spent_ns_[static_cast<std::size_t>(lever)] += ns;
 }
 
 /// Few items show little: one accident among them is no reason to give nothing for a minute.
-double Ledger::alone_ns() const noexcept {
+double Spending::alone_ns() const noexcept {
   double spent = 0;
   for (const double each : spent_ns_) spent += each;
   return std::max({took_ns_ - spent, kFirstItems * item_ns_, 1.0});
 }
 
-double Ledger::spent(Lever lever) const noexcept {
+double Spending::spent(Lever lever) const noexcept {
   return std::max(spent_ns_[static_cast<std::size_t>(lever)], 0.0) / alone_ns();
 }
 
-double Ledger::all_spent() const noexcept {
+double Spending::all_spent() const noexcept {
   return spent(Lever::kClosing) + spent(Lever::kWindows) + spent(Lever::kOpen);
 }
 
-double Ledger::left() const noexcept {
+double Spending::left() const noexcept {
   return std::max(part_ - spent(Lever::kClosing), kLeast * part_);
 }
 

@@ -8,7 +8,7 @@ namespace sluice::intercept {
 /// What a client gives to those below, as a part of the time of its jobs and steps, and what has
 /// been spent of it in the last minute. All levers spend from it: docs/reference/give.md has the
 /// rule. Reads no clock, allocates nothing. Not thread-safe.
-class Ledger {
+class Spending {
  public:
   /// What makes items longer: gates that close late in a job, windows, gates that stay open in
   /// steps.

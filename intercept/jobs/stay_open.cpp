@@ -38,7 +38,7 @@ void StayOpen::ended(const Step& step, bool usual) noexcept {
   if (!usual) return;
   if (step.open_part == 0) waited_part_ += (step.waited_part - waited_part_) / kWaitsFade;
   // A trial would harm, and gain next to nothing.
-  const std::uint64_t first = waited_part_ >= kBusy ? kFirstPause : kFirstSteps;
+  const std::uint64_t first = waited_part_ >= kBusy && !narrow_ ? kFirstPause : kFirstSteps;
   if (++rested_ >= std::max(pause_, first) && step.may_try) begin_trial();
 }
 

@@ -55,13 +55,17 @@ class StayOpen {
 
   [[nodiscard]] Gates gates() const noexcept;
   [[nodiscard]] State state() const noexcept { return state_; }
+  /// Those below use but a part of the SMs, so that open gates may cost little in a program that
+  /// keeps the GPU busy, too: the first trial comes at once.
+  void set_narrow(bool narrow) noexcept { narrow_ = narrow; }
   /// A step has ended whose kind is known. `usual`: the gates may open in it.
   void ended(const Step& step, bool usual) noexcept;
   /// Others are below now, so that nothing is known.
   void begin_anew() noexcept {
-    const double part = part_;
+    const StayOpen before = *this;
     *this = StayOpen(time_scale_);
-    part_ = part;
+    part_ = before.part_;
+    narrow_ = before.narrow_;
   }
   /// Open gates may harm: a pair of blocks comes now. Not in the middle of one.
   void ask() noexcept;
@@ -83,6 +87,7 @@ class StayOpen {
 
   double time_scale_;
   double part_ = kMore;
+  bool narrow_ = false;
   State state_ = State::kResting;
   std::uint64_t rested_ = 0;  ///< Steps.
   std::uint64_t pause_ = 0;

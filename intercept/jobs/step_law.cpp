@@ -53,7 +53,8 @@ void StepLaw::set(shm::Target target) noexcept {
 /// What was dear next to those before is dear until a few windows have shown more, and what they
 /// have cost has to be paid all the same: neighbours that come and go are not paid for again and
 /// again.
-void StepLaw::neighbours(std::uint64_t id) noexcept {
+void StepLaw::neighbours(std::uint64_t id, bool narrow) noexcept {
+  stay_open_.set_narrow(narrow);
   if (std::exchange(neighbours_, id) == id) return;
   begin_anew();
   constexpr double kKeptWindows = 16;
@@ -285,6 +286,7 @@ bool StepLaw::follows_target() const noexcept {
 std::uint64_t StepLaw::window_ns() const noexcept {
   // Longer than a step, which opens the next one. Another one than the last may be longer.
   constexpr double kOpen = 4;
+  if (part_ <= 0) return 0;
   switch (stay_open_.gates()) {
     case StayOpen::Gates::kClosed:
       return 0;
@@ -300,9 +302,10 @@ std::uint64_t StepLaw::priced_window_ns() const noexcept {
   if (is_reference_next()) return 0;
   double wanted = target_window_ns_;
   bool enough = wanted >= shortest_ns_;
-  if (!follows_target()) {
-    wanted = std::max(part_ * level_ns_ / price(), shortest_ns_);
-    enough = credit_ns_ >= price() * wanted;
+  if (!follows_target() || binds_) {
+    const double paid = std::max(part_ * level_ns_ / price(), shortest_ns_);
+    wanted = follows_target() ? std::min(wanted, paid) : paid;
+    enough = wanted >= shortest_ns_ && credit_ns_ >= price() * wanted;
   }
   return enough ? static_cast<std::uint64_t>(wanted) : 0;
 }

@@ -41,9 +41,11 @@ class StepLaw {
         stay_open_(time_scale),
         alone_(confirm_ns) {}
 
-  /// What windows and open gates may lengthen the steps by from now on; 0: nothing.
-  void set_part(double part) noexcept {
+  /// What windows and open gates may lengthen the steps by from now on; 0: nothing. `binds`: also
+  /// with a target.
+  void set_part(double part, bool binds = false) noexcept {
     part_ = part;
+    binds_ = binds;
     stay_open_.set_part(part);
   }
   struct Spent {
@@ -55,8 +57,8 @@ class StepLaw {
 
   /// Replaces the target, which is of steps or none.
   void set(shm::Target target) noexcept;
-  /// Names those whom windows let run. Others cost something else.
-  void neighbours(std::uint64_t id) noexcept;
+  /// Names those whom windows let run. Others cost something else. `narrow`: see StayOpen.
+  void neighbours(std::uint64_t id, bool narrow = false) noexcept;
 
   /// The kind of a step: `key` names the graph or the first kernel, and the launches are as many as
   /// those of the kind, to a quarter. Makes a new kind if none fits, in place of the least recently
@@ -141,6 +143,7 @@ class StepLaw {
 
   double shortest_ns_;  ///< A window. Real ns.
   double part_ = kAllowed;
+  bool binds_ = false;
   Spent spent_;
   std::array<Entry, kKinds> entries_{};
   std::uint64_t kinds_ = 0;

@@ -25,11 +25,15 @@ std::uint32_t us(std::uint64_t ns) noexcept {
 
 }  // namespace
 
-Steps::Steps(ClientSlot& client, bool windows) noexcept
+Steps::Steps(ClientSlot& client) noexcept
     : client_(client),
       quiet_(client.time_scale()),
-      law_(new (std::nothrow) StepLaw(client.time_scale(), Quiet::kOutsideLookNs)),
-      windows_(windows) {}
+      law_(new (std::nothrow) StepLaw(client.time_scale(), Quiet::kOutsideLookNs)) {}
+
+void Steps::give(double part, bool binds) noexcept {
+  windows_ = part > 0;
+  if (law_ != nullptr) law_->set_part(part, binds);
+}
 
 void Steps::set(shm::Target target) noexcept {
   target_ = target;
@@ -160,7 +164,7 @@ std::uint64_t Steps::window(const Period& ended, std::uint64_t now) noexcept {
   // Windows in which nobody runs would show that they cost nothing.
   const std::uint64_t below = lower.wants ? lower.id : 0;
   anybody_below_ = lower.id != 0;
-  if (below != 0) law_->neighbours(below);
+  if (below != 0) law_->neighbours(below, lower.narrow);
   pays_ = below != 0 && !has_target_of_jobs();
   if (!pays_ || (open_since_ns_ != 0 && !law_->stays_open())) return 0;
   const bool queued = any_after(ended.number);

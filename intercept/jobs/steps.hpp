@@ -30,9 +30,14 @@ class Steps {
   /// After so many, a program whose steps are of no known kind has none that windows could open in.
   static constexpr std::uint64_t kNeverKnown = 128;
 
-  /// `windows`: whether gates may open in steps. If there is no memory for the law, there are no
-  /// steps.
-  Steps(ClientSlot& client, bool windows) noexcept;
+  /// If there is no memory for the law, there are no steps.
+  explicit Steps(ClientSlot& client) noexcept;
+
+  /// The part of their time that steps give; 0: the gates open in none. `binds`: see StepLaw.
+  void give(double part, bool binds) noexcept;
+  [[nodiscard]] StepLaw::Spent take_spent() noexcept {
+    return law_ == nullptr ? StepLaw::Spent{} : law_->take_spent();
+  }
 
   /// The target in force, of steps or of jobs.
   void set(shm::Target target) noexcept;
@@ -95,7 +100,7 @@ class Steps {
   ClientSlot& client_;
   Quiet quiet_;
   std::unique_ptr<StepLaw> law_;
-  bool windows_;
+  bool windows_ = false;  ///< The gates may open in steps.
   shm::Target target_;
   std::uint64_t in_flight_ = 0;  ///< Steps that ended with newer work in flight.
   std::uint64_t given_ = 0;      ///< The period of the last work that was given.

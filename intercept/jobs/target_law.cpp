@@ -122,8 +122,8 @@ TargetLaw::Step TargetLaw::begin(std::uint64_t now, bool contended, bool closed)
   sample_ = true;
   if (!runs_) return {true, kNever};
   const bool chosen = is_chosen(jobs_) || (target_.is_relative() && is_chosen(jobs_ / kAloneBlock));
-  const bool is_reference =
-      closed || !contended || whole_ns_ == 0 || (state_ == shm::TargetState::kKept && chosen);
+  const bool is_reference = closed || !contended || whole_ns_ == 0 || overdrawn_ ||
+                            (state_ == shm::TargetState::kKept && chosen);
   if (!is_reference) {
     decided_ = true;
     expected_left_ns_ = whole_ns_;
@@ -179,6 +179,9 @@ void TargetLaw::learn_anew() noexcept {
 
 void TargetLaw::learn(std::uint64_t took, std::uint64_t launches) noexcept {
   if (jobs_ <= kFirst) return;
+  constexpr double kJobsFade = 16;
+  const auto known = static_cast<double>(std::min(totals_.size() + 1, kKept));
+  closed_ns_ += (static_cast<double>(took) - closed_ns_) / std::min(known, kJobsFade);
   totals_.add(took);
   if (curve_.size == 0) return;
   curve_.add({took, std::max(launches, curve_.points[curve_.size - 1].launches)}, step_ns_);
@@ -214,6 +217,8 @@ std::optional<bool> TargetLaw::ended(std::uint64_t now, std::uint64_t launches,
     if (alone && jobs_ > kFirst) alone_.add(took, now);
   } else {
     open_.add(took);
+    const double most = static_cast<double>(kOutlier) * closed_ns_;
+    spent_ns_ += std::min(static_cast<double>(took) - closed_ns_, most);
   }
   if (is_faster_open()) learn_anew();
   update();

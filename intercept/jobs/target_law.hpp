@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "intercept/jobs/alone_times.hpp"
 #include "intercept/jobs/last_values.hpp"
@@ -47,6 +48,12 @@ class TargetLaw {
   /// Replaces the target. What was learned of the program's jobs stays.
   void set(shm::Target target) noexcept;
   [[nodiscard]] const shm::Target& target() const noexcept { return target_; }
+
+  /// More was spent than the program gives, so that jobs close their gates at once. What it gives
+  /// binds a target only if the user has set both.
+  void set_overdrawn(bool overdrawn) noexcept { overdrawn_ = overdrawn; }
+  /// What jobs with open gates took longer since the last call, than those with closed gates.
+  [[nodiscard]] double take_spent() noexcept { return std::exchange(spent_ns_, 0.0); }
 
   /// A job begins. `contended`: there is a client that closed gates would hold. `closed`: the gates
   /// are closed already.
@@ -112,6 +119,10 @@ class TargetLaw {
   LastValues<std::uint64_t, kKept> totals_;  ///< Durations of jobs with closed gates.
   LastValues<std::uint64_t, kKept> open_;    ///< Durations of jobs that began with open gates.
   LastValues<std::int64_t, kErrors> errors_;
+
+  bool overdrawn_ = false;
+  double spent_ns_ = 0;
+  double closed_ns_ = 0;  ///< What the last jobs with closed gates took: the mean.
 
   // The job that runs.
   bool runs_ = false;  ///< It began when there was a target.

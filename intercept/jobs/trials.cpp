@@ -17,13 +17,18 @@ constexpr std::uint64_t kLongestLookNs = 5'000'000;
 
 }  // namespace
 
-Trials::Trials(ClientSlot& client, bool on) noexcept
-    : client_(client), law_(on ? new (std::nothrow) CloseLaw : nullptr) {}
+Trials::Trials(ClientSlot& client) noexcept : client_(client), law_(new (std::nothrow) CloseLaw) {}
+
+void Trials::give(double part) noexcept {
+  gives_.store(part > 0, std::memory_order_relaxed);
+  if (law_ != nullptr) law_->set(CloseLaw::Allowed::of(part));
+}
 
 /// Without a client below under a device policy nothing is tried, and the published policies behave
 /// as published.
 Trials::Step Trials::begin(std::uint64_t now, std::uint64_t kind) noexcept {
-  neighbours_ = lower_clients(client_, now).id;
+  const LowerClients lower = lower_clients(client_, now);
+  neighbours_ = lower.id;
   if (neighbours_ == 0) {
     decide_nothing();
     return {true, CloseLaw::kNever};
@@ -32,7 +37,7 @@ Trials::Step Trials::begin(std::uint64_t now, std::uint64_t kind) noexcept {
   closed_before_ = 0;
   began_ns_ = now;
   kind_ = kind;
-  decision_ = law_->decide(kind_, neighbours_, now);
+  decision_ = law_->decide(kind_, neighbours_, now, lower.narrow);
   closes_at_wait_.store(decision_.when != When::kFirst && decision_.when != When::kNever);
   switch (decision_.when) {
     case When::kFirst:

@@ -9,12 +9,19 @@
 
 namespace sluice::intercept {
 
-/// The jobs of one client that close their gates as the CloseLaw says (SLUICE_CLOSE=law).
+/// The jobs of one client that close their gates as the CloseLaw says, unless it gives nothing.
 /// Serialised by the caller, except closes_at_wait() and on().
 class Trials {
  public:
   /// If there is no memory for the law, it is off.
-  Trials(ClientSlot& client, bool on) noexcept;
+  explicit Trials(ClientSlot& client) noexcept;
+
+  /// The part of its time that the client gives; 0: gates close at the first launch.
+  void give(double part) noexcept;
+  [[nodiscard]] double take_spent() noexcept { return law_ == nullptr ? 0 : law_->take_spent(); }
+  void set_overdrawn(bool overdrawn) noexcept {
+    if (law_ != nullptr) law_->set_overdrawn(overdrawn);
+  }
 
   using Step = TargetLaw::Step;
   /// A job begins. `kind`: jobs that begin with the same work are alike.
@@ -37,7 +44,9 @@ class Trials {
 
   /// Whether the gates would close at the first launch of the next job, if it is of this kind.
   [[nodiscard]] bool closes_at_first(std::uint64_t kind, std::uint64_t now_ns) const noexcept;
-  [[nodiscard]] bool on() const noexcept { return law_ != nullptr; }
+  [[nodiscard]] bool on() const noexcept {
+    return law_ != nullptr && gives_.load(std::memory_order_relaxed);
+  }
   /// Whether jobs of late were shown to need gates that close at first, so that closing them even
   /// before the job may pay.
   [[nodiscard]] bool need_early(std::uint64_t now_ns) noexcept;
@@ -54,6 +63,7 @@ class Trials {
 
   ClientSlot& client_;
   std::unique_ptr<CloseLaw> law_;
+  std::atomic<bool> gives_{false};
   std::atomic<bool> closes_at_wait_{false};
   // The job that runs.
   bool runs_ = false;

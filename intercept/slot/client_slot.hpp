@@ -83,6 +83,11 @@ class ClientSlot {
     return shm::unpack_give(shared_.requested_give.load(std::memory_order_relaxed));
   }
 
+  /// Whether it says so itself, and not only the default holds.
+  [[nodiscard]] bool says_what_it_gives() const noexcept {
+    return shared_.requested_give.load(std::memory_order_relaxed) != 0;
+  }
+
   /// Whether this client obeys its gate: false until its slot is live, and at exit.
   [[nodiscard]] bool obeys() const noexcept { return obeys_.load(std::memory_order_relaxed); }
   void set_obeys(bool obeys) noexcept;

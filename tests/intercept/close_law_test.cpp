@@ -90,6 +90,9 @@ TEST(CloseLaw, AJobThatIsNearlyAllWaitIsNotTriedAtFirst) {
   EXPECT_EQ(run.status().state, State::kClosesAtFirst) << "so it may be predicted";
   EXPECT_GT(jobs_while_tried(run, graph, 200), 5) << "it may be wrong";
   EXPECT_EQ(run.status().level, 0U) << "in force is what was found";
+  Together next_to_half(2);
+  next_to_half.narrow = true;
+  EXPECT_GT(jobs_while_tried(next_to_half, graph, 200), 5) << "half of the SMs may do no harm";
 }
 
 // Where closing brings nothing, nobody should pay for it. `status` has to say so.

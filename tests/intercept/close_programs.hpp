@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "intercept/jobs/close_law.hpp"
-#include "intercept/jobs/ledger.hpp"
+#include "intercept/jobs/spending.hpp"
 
 namespace sluice::intercept::test {
 
@@ -183,7 +183,7 @@ class Together {
   Sum run(const Program& program, int jobs, double pace = 1) {
     Sum sum;
     for (int i = 0; i < jobs; ++i) {
-      const auto decision = law.decide(fingerprint, neighbours, now);
+      const auto decision = law.decide(fingerprint, neighbours, now, narrow);
       const double part = double(decision.launches) / double(program.launches);
       const Outcome out =
           machine_.run(program, decision.when, part, double(decision.ns) / kMs, pace);
@@ -196,10 +196,10 @@ class Together {
       if (out.closed >= 0) job.closed_ns = std::uint64_t(out.closed * kMs);
       law.ended(decision, job);
       now += job.duration_ns + std::uint64_t(kMs);
-      if (ledger) {
-        ledger->spend(Ledger::Lever::kClosing, law.take_spent());
-        ledger->ended(now, job.duration_ns);
-        law.set_overdrawn(ledger->is_overdrawn());
+      if (spending) {
+        spending->spend(Spending::Lever::kClosing, law.take_spent());
+        spending->ended(now, job.duration_ns);
+        law.set_overdrawn(spending->is_overdrawn());
       }
       sum.best_effort += out.best_effort;
       sum.waits.push_back(out.waited);
@@ -211,17 +211,18 @@ class Together {
   [[nodiscard]] CloseLaw::Status status() const { return law.status(fingerprint, neighbours); }
 
   void give(double part) {
-    ledger.emplace();
-    ledger->set(part);
+    spending.emplace();
+    spending->set(part);
     law.set(CloseLaw::Allowed::of(part));
   }
 
   CloseLaw law;
-  std::optional<Ledger> ledger;
+  std::optional<Spending> spending;
   std::uint64_t fingerprint = 1;
   std::uint64_t neighbours = 7;
   std::uint64_t now = 1;
   bool neighbour_busy = true;
+  bool narrow = false;
 
  private:
   Machine machine_;

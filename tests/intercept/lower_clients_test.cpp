@@ -6,6 +6,7 @@
 #include <string>
 
 #include "intercept/jobs/before_job.hpp"
+#include "shm/mps_word.hpp"
 #include "shm/policy_text.hpp"
 #include "tests/intercept/own_client.hpp"
 
@@ -53,6 +54,50 @@ TEST_F(LowerClientsTest, AContextThatNeverUsesTheGpuChangesNothing) {
     client_.board().slots[12].busy_ns.store(kNowNs - 100 * kSecond);
     EXPECT_NE(lower().id, before.id) << "it has used the GPU, and will again";
   }
+}
+
+// Prevents: what was learned next to a training with all SMs is believed of one with a quarter.
+TEST_F(LowerClientsTest, AnotherWidthIsAnotherNeighbour) {
+  const auto set_width = [](shm::Slot& slot, unsigned percent) {
+    slot.busy_ns.store(kNowNs);
+    slot.mps.store(shm::MpsWord{shm::MpsWord::Mode::kSession, 1, std::uint8_t(percent), 0}.pack());
+  };
+  OwnClient::under_mps = true;
+  OwnClient sharer(5);
+  OwnClient::under_mps = false;
+  std::memcpy(sharer.board().slots[1].name.data(), "train", 6);
+  shm::Slot& train = sharer.board().slots[1];
+  const auto lower_of = [&] { return lower_clients(*sharer, kNowNs); };
+  train.info.store(shm::SlotInfo{shm::SlotState::kLive, 0, 0, 1}.pack());
+  train.policy.store(shm::kDefaultPolicy.pack());
+  sharer.board().used.fetch_or(shm::bit(1));
+  set_width(train, 0);
+  const LowerClients wide = lower_of();
+  EXPECT_FALSE(wide.narrow);
+  set_width(train, 100);
+  EXPECT_EQ(lower_of().id, wide.id) << "the same width";
+  set_width(train, 50);
+  const LowerClients half = lower_of();
+  EXPECT_NE(half.id, wide.id);
+  EXPECT_TRUE(half.narrow);
+  set_width(train, 25);
+  EXPECT_NE(lower_of().id, half.id);
+  shm::Slot& other = sharer.board().slots[2];
+  other.info.store(train.info.load());
+  other.policy.store(shm::kDefaultPolicy.pack());
+  sharer.board().used.fetch_or(shm::bit(2));
+  EXPECT_TRUE(lower_of().narrow) << "it has never used the GPU";
+  set_width(other, 0);
+  EXPECT_FALSE(lower_of().narrow) << "one of them may use all SMs";
+}
+
+TEST_F(LowerClientsTest, AWidthIsOfMpsOnly) {
+  shm::Slot& train = add(1, "train");
+  train.busy_ns.store(kNowNs);
+  const LowerClients before = lower();
+  train.mps.store(shm::MpsWord{shm::MpsWord::Mode::kOther, 0, 12, 0}.pack());
+  EXPECT_EQ(lower().id, before.id);
+  EXPECT_FALSE(lower().narrow);
 }
 
 TEST_F(LowerClientsTest, AnIdleOneAloneIsSomebody) {

@@ -1,6 +1,6 @@
 // What a program gives, and what is spent of it, in virtual time. Prevents: several levers that
 // each spend all of it, and a mean that nobody looks at.
-#include "intercept/jobs/ledger.hpp"
+#include "intercept/jobs/spending.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,87 +13,88 @@
 namespace sluice::intercept::test {
 namespace {
 
-using Lever = Ledger::Lever;
+using Lever = Spending::Lever;
 
 /// Items of 10 ms without a pause, of which each costs so many ms more.
-void run(Ledger& ledger, std::uint64_t& now, double seconds, double closing, double windows = 0) {
+void run(Spending& spending, std::uint64_t& now, double seconds, double closing,
+         double windows = 0) {
   const auto end = now + std::uint64_t(seconds * 1e9);
   while (now < end) {
     const auto took = std::uint64_t((10 + closing + windows) * kMs);
-    ledger.spend(Lever::kClosing, closing * kMs);
-    ledger.spend(Lever::kWindows, windows * kMs);
-    ledger.ended(now += took, took);
+    spending.spend(Lever::kClosing, closing * kMs);
+    spending.spend(Lever::kWindows, windows * kMs);
+    spending.ended(now += took, took);
   }
 }
 
-TEST(Ledger, SaysWhatIsSpentOfATimeAlone) {
-  Ledger ledger;
-  ledger.set(0.05);
+TEST(Spending, SaysWhatIsSpentOfATimeAlone) {
+  Spending spending;
+  spending.set(0.05);
   std::uint64_t now = 1;
-  run(ledger, now, 0.5, 0.1);
-  EXPECT_FALSE(ledger.is_known());
-  run(ledger, now, 300, 0.1, 0.3);
-  EXPECT_TRUE(ledger.is_known());
-  EXPECT_NEAR(ledger.spent(Lever::kClosing), 0.01, 0.0005);
-  EXPECT_NEAR(ledger.spent(Lever::kWindows), 0.03, 0.0005);
-  EXPECT_EQ(ledger.spent(Lever::kOpen), 0);
-  EXPECT_NEAR(ledger.left(), 0.04, 0.0005) << "windows do not take from windows";
-  EXPECT_FALSE(ledger.is_overdrawn());
+  run(spending, now, 0.5, 0.1);
+  EXPECT_FALSE(spending.is_known());
+  run(spending, now, 300, 0.1, 0.3);
+  EXPECT_TRUE(spending.is_known());
+  EXPECT_NEAR(spending.spent(Lever::kClosing), 0.01, 0.0005);
+  EXPECT_NEAR(spending.spent(Lever::kWindows), 0.03, 0.0005);
+  EXPECT_EQ(spending.spent(Lever::kOpen), 0);
+  EXPECT_NEAR(spending.left(), 0.04, 0.0005) << "windows do not take from windows";
+  EXPECT_FALSE(spending.is_overdrawn());
 }
 
-TEST(Ledger, ForgetsWithinMinutes) {
-  Ledger ledger;
-  ledger.set(0.05);
+TEST(Spending, ForgetsWithinMinutes) {
+  Spending spending;
+  spending.set(0.05);
   std::uint64_t now = 1;
-  run(ledger, now, 120, 0.4);
-  run(ledger, now, 60, 0);
-  EXPECT_NEAR(ledger.spent(Lever::kClosing), 0.04 * std::exp(-1), 0.003);
+  run(spending, now, 120, 0.4);
+  run(spending, now, 60, 0);
+  EXPECT_NEAR(spending.spent(Lever::kClosing), 0.04 * std::exp(-1), 0.003);
   // A pause of the program pays for nothing, and what was spent fades with the time that paid.
   now += 50'000'000'000;
-  run(ledger, now, 0.02, 0);
-  EXPECT_NEAR(ledger.spent(Lever::kClosing), 0.04 * std::exp(-1), 0.003);
+  run(spending, now, 0.02, 0);
+  EXPECT_NEAR(spending.spent(Lever::kClosing), 0.04 * std::exp(-1), 0.003);
 }
 
-TEST(Ledger, PaysBackBeforeMoreIsGiven) {
-  Ledger ledger;
-  ledger.set(0.05);
+TEST(Spending, PaysBackBeforeMoreIsGiven) {
+  Spending spending;
+  spending.set(0.05);
   std::uint64_t now = 1;
-  run(ledger, now, 120, 0.45);
-  EXPECT_FALSE(ledger.is_overdrawn());
-  run(ledger, now, 120, 0.3, 0.3);
-  EXPECT_TRUE(ledger.is_overdrawn()) << "no lever alone has spent more than is given";
-  EXPECT_NEAR(ledger.left(), 0.02, 0.003);
-  run(ledger, now, 10, 0);
-  EXPECT_TRUE(ledger.is_overdrawn()) << "somewhat less was spent, but it is not paid back";
-  run(ledger, now, 20, 0);
-  EXPECT_FALSE(ledger.is_overdrawn());
-  run(ledger, now, 5, 20);
-  EXPECT_TRUE(ledger.is_overdrawn());
-  EXPECT_NEAR(ledger.left(), 0.005, 1e-9) << "windows are given something in any case";
+  run(spending, now, 120, 0.45);
+  EXPECT_FALSE(spending.is_overdrawn());
+  run(spending, now, 120, 0.3, 0.3);
+  EXPECT_TRUE(spending.is_overdrawn()) << "no lever alone has spent more than is given";
+  EXPECT_NEAR(spending.left(), 0.02, 0.003);
+  run(spending, now, 10, 0);
+  EXPECT_TRUE(spending.is_overdrawn()) << "somewhat less was spent, but it is not paid back";
+  run(spending, now, 20, 0);
+  EXPECT_FALSE(spending.is_overdrawn());
+  run(spending, now, 5, 20);
+  EXPECT_TRUE(spending.is_overdrawn());
+  EXPECT_NEAR(spending.left(), 0.005, 1e-9) << "windows are given something in any case";
 }
 
-TEST(Ledger, AnAccidentAmongTheFirstItemsIsNoDebt) {
-  Ledger ledger;
-  ledger.set(0.05);
-  ledger.ended(1'000'000'000, 10'000'000);
-  ledger.spend(Lever::kWindows, 10 * kMs);
-  ledger.ended(1'020'000'000, 20'000'000);
-  EXPECT_FALSE(ledger.is_overdrawn()) << "a window of one item, and 64 will pay";
-  for (int i = 0; i < 5; ++i) ledger.spend(Lever::kWindows, 10 * kMs);
-  ledger.ended(1'030'000'000, 10'000'000);
-  EXPECT_TRUE(ledger.is_overdrawn());
+TEST(Spending, AnAccidentAmongTheFirstItemsIsNoDebt) {
+  Spending spending;
+  spending.set(0.05);
+  spending.ended(1'000'000'000, 10'000'000);
+  spending.spend(Lever::kWindows, 10 * kMs);
+  spending.ended(1'020'000'000, 20'000'000);
+  EXPECT_FALSE(spending.is_overdrawn()) << "a window of one item, and 64 will pay";
+  for (int i = 0; i < 5; ++i) spending.spend(Lever::kWindows, 10 * kMs);
+  spending.ended(1'030'000'000, 10'000'000);
+  EXPECT_TRUE(spending.is_overdrawn());
 }
 
-TEST(Ledger, WhatWasChargedTooMuchComesBack) {
-  Ledger ledger;
-  ledger.set(0.05);
+TEST(Spending, WhatWasChargedTooMuchComesBack) {
+  Spending spending;
+  spending.set(0.05);
   std::uint64_t now = 1;
-  run(ledger, now, 60, 0, 0.4);
-  const double spent = ledger.spent(Lever::kWindows);
-  ledger.spend(Lever::kWindows, -1e9);
-  EXPECT_LT(ledger.spent(Lever::kWindows), spent - 0.01);
-  ledger.spend(Lever::kWindows, -1e12);
-  EXPECT_EQ(ledger.spent(Lever::kWindows), 0) << "nobody is given more for that";
+  run(spending, now, 60, 0, 0.4);
+  const double spent = spending.spent(Lever::kWindows);
+  spending.spend(Lever::kWindows, -1e9);
+  EXPECT_LT(spending.spent(Lever::kWindows), spent - 0.01);
+  spending.spend(Lever::kWindows, -1e12);
+  EXPECT_EQ(spending.spent(Lever::kWindows), 0) << "nobody is given more for that";
 }
 
 double between(std::mt19937_64& random, double low, double high) {
@@ -122,7 +123,7 @@ Program drawn(std::mt19937_64& random) {
 
 // Prevents: levels whose median and tail are harmless, and whose mean is not; and a neighbour whose
 // price changes twentyfold while the gates close late.
-TEST(Ledger, TheMeanOfJobsIsKept) {
+TEST(Spending, TheMeanOfJobsIsKept) {
   for (const double part : {0.01, 0.02, 0.05, 0.1}) {
     std::mt19937_64 random(11);
     double worst = 0;

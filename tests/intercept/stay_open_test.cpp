@@ -61,6 +61,29 @@ TEST(StayOpen, AsksAtOnceUnlessTheProgramKeepsTheGpuBusy) {
   EXPECT_EQ(host_bound.law.state(), State::kTrying);
   Trial busy;
   EXPECT_EQ(busy.run({.waits = 0.9}, 10'000), int(StayOpen::kFirstPause));
+  Trial narrow;  // open gates let run what uses half of the SMs
+  narrow.law.set_narrow(true);
+  EXPECT_EQ(narrow.run({.waits = 0.9}, 10'000), 64);
+  narrow.law.begin_anew();
+  EXPECT_EQ(narrow.run({.waits = 0.9}, 10'000), 64) << "next to another such neighbour";
+}
+
+// Prevents: a program that gives 1 % lets gates stay open that cost it 4 %, and one that gives 10 %
+// does not.
+TEST(StayOpen, MayCostWhatIsGiven) {
+  for (const double part : {0.01, 0.05, 0.1}) {
+    int open_below = 0, open_above = 0;
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      Trial cheap{seed}, dear{seed};
+      for (Trial* const each : {&cheap, &dear}) each->law.set_part(part);
+      for (int i = 0; i < 20'000; ++i) cheap.step({.noise = part / 2, .longer = part / 4});
+      for (int i = 0; i < 20'000; ++i) dear.step({.noise = part / 2, .longer = part * 2});
+      open_below += cheap.law.state() == State::kOpen ? 1 : 0;
+      open_above += dear.law.state() == State::kOpen ? 1 : 0;
+    }
+    EXPECT_GE(open_below, 15) << part;
+    EXPECT_LE(open_above, 1) << part;
+  }
 }
 
 // Prevents: staying open is taken for harmless where it harms by just what is not allowed, in the

@@ -29,6 +29,44 @@ TEST(StepLaw, WindowsCostWhatTheStepsPay) {
   }
 }
 
+// Prevents: a program that gives 1 % pays 5 %, and one that gives 20 % does, too; and a sum of what
+// was spent that is not what the steps took longer.
+TEST(StepLaw, StepsPayWhatIsGiven) {
+  for (const double part : {0.005, 0.02, 0.1, 0.2}) {
+    for (const double overrun : {0.1, 2.0}) {
+      const Program program{.step = 20, .overrun = overrun};
+      Together run;
+      run.law.set_part(part);
+      run.run(program, 5000);
+      (void)run.law.take_spent();
+      const Sum sum = run.run(program, 20'000);
+      const StepLaw::Spent spent = run.law.take_spent();
+      SCOPED_TRACE(testing::Message() << part << ", overrun " << overrun);
+      EXPECT_LE(sum.longer(), 1.1 * part);
+      EXPECT_GE(sum.longer(), 0.6 * part);
+      EXPECT_NEAR((spent.windows_ns + spent.open_ns) / kMs, sum.took - sum.alone,
+                  0.15 * part * sum.alone);
+      EXPECT_EQ(run.law.take_spent().windows_ns, 0);
+    }
+  }
+  Together run;
+  run.law.set_part(0);
+  EXPECT_EQ(run.run({}, 5000).windows, 0);
+}
+
+// The same of gates that stay open.
+TEST(StepLaw, OpenGatesAreChargedWhatTheyCost) {
+  const Program program{.step = 4, .price = 0.3, .overrun = 0.5, .waits = 0.1, .stay = 0.02};
+  Together run;
+  run.run(program, 5000);
+  (void)run.law.take_spent();
+  const Sum sum = run.run(program, 40'000);
+  EXPECT_GT(sum.stayed, 30'000);
+  const StepLaw::Spent spent = run.law.take_spent();
+  EXPECT_NEAR((spent.windows_ns + spent.open_ns) / kMs, sum.took - sum.alone, 0.01 * sum.alone);
+  EXPECT_GT(spent.open_ns, 10 * spent.windows_ns);
+}
+
 TEST(StepLaw, AWindowIsWorthItsSwitches) {
   const Program fast{.step = 5};
   Together run;
@@ -285,6 +323,27 @@ TEST(StepLaw, ATargetIsUsedSoon) {
   run.law.neighbours(8);
   EXPECT_LE(run.run(program, 20).open / 20, 1.5) << "others may cost more";
   EXPECT_GE(run.run(program, 400).open / 400, 8);
+}
+
+// Prevents: of two settings the looser one decides.
+TEST(StepLaw, ATargetAndWhatIsGivenBothHold) {
+  const Program program{.step = 10};
+  for (const double part : {0.02, 0.1}) {
+    Together run;
+    run.law.set_part(part, true);
+    run.law.set(target("step p99=30ms"));
+    run.run(program, 3000);
+    const Sum sum = run.run(program, 20'000, 30);
+    EXPECT_LE(sum.longer(), 1.1 * part) << "the target alone would pay 200 %";
+    EXPECT_GE(sum.longer(), 0.5 * part);
+    run.law.set(target("step p99=10.9ms"));
+    run.run(program, 5000);
+    EXPECT_LE(double(run.run(program, 20'000, 10.9).late), 0.015 * 20'000) << "a tight target";
+    run.law.set_part(part);
+    run.law.set(target("step p99=30ms"));
+    run.run(program, 3000);
+    EXPECT_GE(run.run(program, 2000).longer(), 1.5) << "a default does not bind a target";
+  }
 }
 
 // Prevents: best effort gets nothing for as long as a target is set that closed gates do not keep

@@ -211,6 +211,26 @@ TEST(TargetLaw, IsAsGoodAsTheBestFixedDelay) {
 }
 
 // One launch that keeps the GPU busy: the gates close when the rest of the time is needed.
+// What jobs with open gates cost is known, and jobs whose program has given enough close at once.
+TEST(TargetLaw, JobsCostWhatTheyAreSaidToCost) {
+  const Job job{.launches = 200, .host_ns = 20 * kUs, .kernel_ns = 6 * kUs, .sync_every = 50};
+  Together run("p99=30ms");
+  const double alone = double(run.run(100, [&](int) { return job; }).median());
+  (void)run.law.take_spent();
+  const auto sum = run.run(2000, [&](int) { return job; });
+  double longer = 0;
+  for (const std::uint64_t took : sum.took) longer += double(took) - alone;
+  EXPECT_GT(longer, 0.5 * alone * 2000) << "the target is used";
+  EXPECT_NEAR(run.law.take_spent(), longer, 0.1 * longer);
+  EXPECT_EQ(run.law.take_spent(), 0);
+  run.law.set_overdrawn(true);
+  const auto closed = run.run(500, [&](int) { return job; });
+  EXPECT_NEAR(double(closed.median()), alone, 0.05 * alone);
+  EXPECT_EQ(run.law.take_spent(), 0);
+  run.law.set_overdrawn(false);
+  EXPECT_GT(double(run.run(500, [&](int) { return job; }).median()), 1.2 * alone);
+}
+
 TEST(TargetLaw, AJobOfOneLaunchUsesItsSlack) {
   const Job job{1, 50 * kUs, 5 * kMs};
   const auto without = Together("none").run(200, constantly(job));

@@ -129,7 +129,7 @@ class TrialLooks : public testing::Test {
   }
 
   OwnClient client_{5};
-  Trials trials_{*client_, true};
+  Trials trials_{*client_};
   std::uint64_t now_ = 1'000'000 * kUs;
   int looks_ = 0;
 
