@@ -9,6 +9,7 @@
 #include "intercept/client/interposer.hpp"
 #include "intercept/driver/log.hpp"
 #include "intercept/driver/threads.hpp"
+#include "intercept/jobs/wait_file.hpp"
 #include "intercept/trace/trace.hpp"
 #include "shm/give.hpp"
 #include "shm/messages.hpp"
@@ -162,6 +163,10 @@ Client* Interposer::attach(CUdevice device) noexcept {
     return nullptr;
   }
   Client* const attached = attach_alone(device);
+  if (attached != nullptr && wait_file_due_.exchange(false)) {
+    const bool counts = if_memory_lasts([&] { WaitFile::start(config_.waits); });
+    if (!counts) Line(Level::kWarn) << "waits are not counted: there is no memory for it";
+  }
   if (attached == nullptr || !trace_due_.exchange(false)) return attached;
   const bool traced = if_memory_lasts(
       [&] { Trace::start(config_.trace, config_.trace_limit, trace_header_of(*attached)); });

@@ -121,6 +121,7 @@ Config read_config() {
                 kDefaultTraceMiB << 20U,
                 {},
                 {},
+                {},
                 {}};
   if (const auto text = variable("SLUICE_SESSION")) {
     if (base::valid_session_name(*text)) {
@@ -191,6 +192,7 @@ Config read_config() {
   config.gpu_time = read_switch("SLUICE_GPU_TIME");
   const auto name = variable("SLUICE_NAME");
   config.name = name ? std::string(*name) : shm::client_name(text_of("/proc/self/cmdline"));
+  if (const auto text = variable("SLUICE_WAITS")) config.waits = *text;
   if (const auto text = variable("SLUICE_TRACE")) config.trace = *text;
   if (const auto text = variable("SLUICE_TRACE_LIMIT_MIB")) {
     std::uint64_t mib = 0;

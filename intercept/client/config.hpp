@@ -27,6 +27,7 @@ struct Config {
                               ///< with priority=default if SLUICE_PRIORITY has no priority.
   shm::MpsWord mps;           ///< If it is one of an MPS daemon: CUDA_MPS_PIPE_DIRECTORY says
                               ///< which, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE how wide.
+  std::string waits;          ///< SLUICE_WAITS: a folder; empty: waits are not counted.
 };
 
 /// Reads the SLUICE_* variables. Replaces a value that cannot be read by its default and reports it

@@ -231,6 +231,7 @@ void Interposer::detach_child() noexcept {
   g_process.forks.store(0);
   g_process.looks_at_libraries.store(false);
   g_process.trace.store(nullptr);
+  g_process.wait_file.store(nullptr);
   g_process.forget_remembered();
   forget_queries_in_child();
   if (parents == nullptr) return;

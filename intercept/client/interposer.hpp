@@ -147,6 +147,7 @@ class Interposer {
       false};  ///< The session refused this process for good: do not ask again.
   std::atomic<bool> warned_{false};
   std::atomic<bool> trace_due_{!config_.trace.empty()};
+  std::atomic<bool> wait_file_due_{!config_.waits.empty()};
   std::uint64_t next_attach_ns_ = 0;  ///< Under attach_mutex_.
   std::array<shm::EntryCounters, shm::kMaxEntries> unattached_{};
 };

@@ -19,6 +19,7 @@ namespace sluice::intercept {
 struct Capture;
 class Interposer;
 class Trace;
+class WaitFile;
 
 inline constexpr std::size_t kMostDevices = 64;
 
@@ -136,6 +137,8 @@ struct Process {
   std::atomic<int> log_level{-1};
   /// Null unless this process is traced.
   std::atomic<Trace*> trace{nullptr};
+  /// Null unless the waits of this process are counted for a measurement.
+  std::atomic<WaitFile*> wait_file{nullptr};
   /// The process that made the interposer; 0: there is none. A child that was made without
   /// pthread_atfork handlers (by a bare clone, by vfork) has another pid.
   std::atomic<pid_t> owner{0};

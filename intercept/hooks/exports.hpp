@@ -15,6 +15,7 @@
 #include "intercept/driver/driver_query.hpp"
 #include "intercept/hooks/launch.hpp"
 #include "intercept/hooks/lookup.hpp"
+#include "intercept/jobs/wait_file.hpp"
 #include "intercept/pacing/captures.hpp"
 
 namespace sluice::intercept {
@@ -142,6 +143,18 @@ CUresult hook(Of<Kind::kCopyIn>, Real real, CUdeviceptr to, const void* from, st
 
 // --- Sync ---------------------------------------------------------------------------------------
 
+/// Makes a call that waits for the GPU, and counts its time where a measurement asked for that.
+/// `kSurely`: the call waits, and does not only wait at times.
+template <bool kSurely, class Call>
+CUresult counting_wait(Call call) {
+  WaitFile* const file = g_process.wait_file.load(std::memory_order_acquire);
+  if (file == nullptr || in_forked_child()) return call();
+  const Waits::Wait wait = file->begins(base::monotonic_ns());
+  const CUresult result = call();
+  file->returned(wait, base::monotonic_ns(), kSurely);
+  return result;
+}
+
 template <class Call>
 CUresult synchronise_context(CUcontext context, Call call) {
   Interposer* const self = with_clients();
@@ -163,14 +176,16 @@ CUresult synchronise_context(CUcontext context, Call call) {
 
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kSync>, Real real) {
-  return synchronise_context(nullptr, [&] { return (*real)(); });
+  return counting_wait<true>(
+      [&] { return synchronise_context(nullptr, [&] { return (*real)(); }); });
 }
 template <Entry entry, class Real>
 CUresult hook(Of<Kind::kSync>, Real real, CUcontext context) {
-  return synchronise_context(context, [&] { return (*real)(context); });
+  return counting_wait<true>(
+      [&] { return synchronise_context(context, [&] { return (*real)(context); }); });
 }
 template <Entry entry, class Real>
-CUresult hook(Of<Kind::kSync>, Real real, CUstream stream) {
+CUresult synchronise_stream(Real real, CUstream stream) {
   Interposer* const self = with_clients();
   if (self == nullptr) return (*real)(stream);
   Stream* known = nullptr;
@@ -185,6 +200,10 @@ CUresult hook(Of<Kind::kSync>, Real real, CUstream stream) {
   if (result == CUDA_SUCCESS && known != nullptr) known->pacer->has_run(*known, spent);
   synchronising.returned(result, known);
   return result;
+}
+template <Entry entry, class Real>
+CUresult hook(Of<Kind::kSync>, Real real, CUstream stream) {
+  return counting_wait<true>([&] { return synchronise_stream<entry>(real, stream); });
 }
 
 // --- Wait ---------------------------------------------------------------------------------------
@@ -236,7 +255,9 @@ CUresult wait_in_call(Real real, Args... args) {
 /// thread could block behind work that only this thread lets run.
 template <Entry entry, class Real, class... Args>
 CUresult hook(Of<Kind::kWait>, Real real, Args... args) {
-  if constexpr (kWaits<entry>) return wait_in_call<entry>(real, args...);
+  if constexpr (kWaits<entry>) {
+    return counting_wait<kEnds<entry>>([&] { return wait_in_call<entry>(real, args...); });
+  }
   if (g_process.open_jobs.load(std::memory_order_relaxed) == 0) return (*real)(args...);
   const CUresult result = (*real)(args...);
   // A query that finds nothing done gets no further: this makes a system call.

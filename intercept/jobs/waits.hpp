@@ -32,6 +32,9 @@ class Waits {
     until_ns_ = std::max(until_ns_, now_ns);
   }
 
+  /// Of the open job.
+  [[nodiscard]] std::uint64_t waited_ns() const noexcept { return waited_ns_.load(); }
+
   void job_begins() noexcept { waited_ns_.store(0); }
   /// The job took `took_ns`. Returns its part in waits.
   std::uint64_t job_ended(std::uint64_t took_ns) noexcept {

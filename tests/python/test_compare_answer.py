@@ -5,7 +5,9 @@ import random
 
 import pytest
 from sluice_tools.compare.answer import MOST_ROUNDS, Change, decide
+from sluice_tools.measure import table
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL
+from sluice_tools.measure.summary import summarize
 
 BARE, POLICY = "bare", "device:200us"
 
@@ -130,3 +132,74 @@ def test_an_interval_holds_its_mean():
     found = Change.of([-0.8, -0.9, -0.7])
     assert found and found.mean == pytest.approx(-0.8) and found.low < -0.8 < found.high
     assert Change.of([]) is None and (one := Change.of([1.0])) and math.isinf(one.high)
+
+
+def waiting(seed, bare_ms, held_ms, held_share=0.8, count=MOST_ROUNDS, jobs=500):
+    """Rounds of a command whose host is noisy: it takes 3 to 6 ms for the same job, and the waits add to that."""
+    chance = random.Random(seed)
+    waits = {"alone": 0.2, BARE: bare_ms, POLICY: held_ms}
+    found = rows(*[(1.0, 1.0, 0.8, held_share)] * count, jobs=jobs)
+    for row in found:
+        if row["role"] == CRITICAL:
+            waited = waits[row["cell"]] + chance.gauss(0, 0.003)
+            p50 = 4.5 * (1 + chance.uniform(-0.33, 0.33)) + waited
+            row |= {"p50_ms": str(p50), "p99_ms": str(1.2 * p50), "waits_ms": str(waited * int(row["jobs"]))}
+    return found
+
+
+@pytest.mark.parametrize(
+    "bare_ms, held_ms, share, word, meaning",
+    [
+        (1.0, 0.2, 0.8, "YES", "worth it"),
+        (1.0, 0.2, 0.6, "YES", "it costs 20 % of best effort's speed"),
+        (0.9, 0.9, 0.6, "NO", "the latency stays, and best effort loses"),
+        (0.3, 0.3, 0.8, "NO", "not needed: the two do not disturb each other"),
+        (0.2, 1.0, 0.8, "NO", "the latency rises"),
+    ],
+)
+def test_waits_decide_where_the_host_hides_the_latency(bare_ms, held_ms, share, word, meaning):
+    """A quarter of a noisy latency is 1.2 ms; the waits differ by 0.8 ms, or not at all."""
+    sure = 0
+    for seed in range(30):
+        found = decide(waiting(seed, bare_ms, held_ms, share), BARE, POLICY)
+        sure += found.sure and found.word == word
+        if found.sure and "for the GPU" in found.text[0]:
+            assert found.text[0].startswith(f"{word}, {meaning}, after 8 rounds: the critical command waits "), (
+                found.text
+            )
+            assert "of its latency alone, so its latency is" in found.text[0]
+    assert sure >= 27
+    without = [row | {"waits_ms": ""} for row in waiting(1, bare_ms, held_ms, share)]
+    assert not decide(without, BARE, POLICY).sure
+
+
+def test_waits_of_a_program_that_polls_say_nothing():
+    """Below 1 % of the latency alone, or where nobody knows of how many requests they are."""
+    for seed in range(10):
+        assert "for the GPU" not in decide(waiting(seed, 0.03, 0.01), BARE, POLICY).text[0]
+        requests = [
+            row | {"jobs": "", "latency_of": "requests"} if row["role"] == CRITICAL else row
+            for row in waiting(seed, 1.0, 0.2)
+        ]
+        assert "for the GPU" not in decide(requests, BARE, POLICY, "requests").text[0]
+
+
+def test_a_latency_that_is_sure_needs_no_waits():
+    plain = [row | {"waits_ms": "250"} if row["role"] == CRITICAL else row for row in rows(*_GAIN)]
+    found = decide(plain, BARE, POLICY)
+    assert found.sure and "for the GPU" not in found.text[0]
+
+
+def test_waits_are_a_column_of_the_table():
+    empty = dict.fromkeys(("subject", "note"), "")
+    entries = summarize([empty | row for row in waiting(1, 1.0, 0.2, count=3)])
+    (bare,) = [entry for entry in entries if entry.cell == BARE]
+    assert len(bare.wait_ms) == 3 and bare.wait_ms[0] == pytest.approx(1.0, abs=0.02)
+    assert bare.wait_share[0] == pytest.approx(1.0 / 4.7, rel=0.35)
+    text = table.text(entries)
+    assert "waits ms" in text.splitlines()[0] and max(map(len, text.splitlines())) <= 100
+    assert "| waits ms |" in table.markdown(entries) and any(
+        note.startswith("waits: ") for note in table.notes(entries)
+    )
+    none = summarize([empty | row for row in rows(*_GAIN)])
+    assert "waits" not in table.markdown(none) + table.text(none)

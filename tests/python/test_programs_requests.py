@@ -1,6 +1,8 @@
 """`sluice bench programs`: the requests of a critical program, when they arrive and when they are announced."""
 
 import itertools
+import os
+import struct
 
 import pytest
 from sluice import _jobs
@@ -53,6 +55,37 @@ def test_requests_take_the_inputs_in_turn_and_their_outputs_are_told_apart(clock
     assert "/" not in answers["outputs"] and len(answers["served_ns"]) >= 6
     changing = iter(range(10_000))
     assert "/" in serve(clock, lambda index: str(next(changing)).encode(), 0, asked=7)["outputs"]
+
+
+class Waiting:
+    """The file in which the interposer counts the waits of this process."""
+
+    def __init__(self, folder):
+        self._file = folder / str(os.getpid())
+        self.ns = 0
+
+    def wait(self, ns: int) -> None:
+        self.ns += ns
+        mode = "r+b" if self._file.exists() else "wb"
+        with self._file.open(mode) as file:
+            file.write(struct.pack("=QQ", self.ns, 1))
+
+
+def test_each_request_has_the_time_that_it_waited_for_the_gpu(clock, tmp_path, monkeypatch):
+    """Also of a wait that another request began: what was waited before counts for none."""
+    monkeypatch.setenv("SLUICE_WAITS", str(tmp_path))
+    waiting = Waiting(tmp_path)
+    waiting.wait(77_000)
+    served = iter(range(1, 1000))
+    answers = serve(clock, lambda index: waiting.wait(1000 * next(served)) or b"", 0, asked=7)
+    assert answers["waited_ns"] == [1000 * number for number in range(1, len(answers["served_ns"]) + 1)]
+
+
+def test_nobody_counts_waits_of_a_program_without_a_gpu(clock, tmp_path, monkeypatch):
+    monkeypatch.setenv("SLUICE_WAITS", str(tmp_path))
+    assert "waited_ns" not in serve(clock, lambda index: b"", 0)
+    monkeypatch.delenv("SLUICE_WAITS")
+    assert "waited_ns" not in serve(clock, lambda index: b"", 0)
 
 
 def test_latency_counts_from_the_arrival_and_late_requests_are_dropped(clock):

@@ -38,7 +38,7 @@ def bench(tmp_path, monkeypatch, capsys):
     def run(*arguments, out=tmp_path / "out"):
         capsys.readouterr()
         stand_in = Path(__file__).parent / "programs_stand_in.py"
-        given = ("--mixes", MIX, "--window", "0.3", "--rounds", "1", "--learn", "0", "--commit", "c0ffee")
+        given = ("--mixes", MIX, "--window", "0.3", "--rounds", "1:1", "--learn", "0", "--commit", "c0ffee")
         code = cli.main([*given, "--programs", str(stand_in), "--out", str(out), *arguments])
         return code, capsys.readouterr()
 
@@ -59,7 +59,7 @@ def gone(pids) -> bool:
 
 
 def test_a_mix_is_measured_in_turns_and_not_measured_again(bench):
-    code, said = bench("--rounds", "2")
+    code, said = bench("--rounds", "2:2")
     assert code == 0, said.err
     cells = ["alone", "best effort alone", "bare", "default"]
     assert list(dict.fromkeys((cell, round_) for cell, round_, _ in measured(bench))) == [
@@ -79,8 +79,47 @@ def test_a_mix_is_measured_in_turns_and_not_measured_again(bench):
     assert len(pids) == 2 and gone(pids) and len({row["loaded"] for row in rows_of(bench).rows}) == 1
     assert "equal to the bit in 1 of 1" in said.out and "commit c0ffee" in said.out
     assert "1 mixes and modes, 2 rounds: about" in said.err
-    assert bench("--rounds", "2")[0] == 0
+    assert bench("--rounds", "2:2")[0] == 0
     assert bench.stand_ins.client_pids() == pids
+
+
+def test_rounds_go_on_in_the_same_processes_until_all_is_decided(bench, monkeypatch):
+    def undecided(rows):
+        return {"default": ["critical p50", "waits"]} if max(int(row["repeat"]) for row in rows) < wanted else {}
+
+    monkeypatch.setattr(cli.rounds, "undecided", undecided)
+    wanted = 3
+    code, said = bench("--rounds", "2:4")
+    assert code == 0, said.err
+    assert [repeat for cell, repeat, _ in measured(bench) if cell == "alone"] == ["1", "2", "3"]
+    assert "round 3 of at most 4, because undecided: default: critical p50, waits" in said.err
+    assert len(bench.stand_ins.client_pids()) == 2
+    assert "rounds go on until each axis is decided, at most 4" in said.err
+    # All is decided; then it is not any more, and at last there are the most rounds.
+    assert bench("--rounds", "2:4")[0] == 0 and len(bench.stand_ins.client_pids()) == 2
+    wanted = 9
+    code, said = bench("--rounds", "2:4")
+    assert code == 0 and "round 4 of at most 4" in said.err and len(bench.stand_ins.client_pids()) == 4
+    assert max(repeat for _, repeat, _ in measured(bench)) == "4"
+    assert bench("--rounds", "2:4")[0] == 0 and len(bench.stand_ins.client_pids()) == 4
+
+
+def test_a_round_that_was_begun_is_ended(bench, monkeypatch):
+    monkeypatch.setattr(cli.rounds, "undecided", lambda rows: {})
+    assert bench("--rounds", "2:2")[0] == 0
+    lines = (bench.out / "programs.csv").read_text().splitlines()
+    kept = [line for line in lines if ",default,2," not in line]
+    (bench.out / "programs.csv").write_text("\n".join(kept) + "\n")
+    assert bench("--rounds", "1:2")[0] == 0
+    assert ("default", "2") in {(cell, repeat) for cell, repeat, _ in measured(bench)}
+
+
+def test_a_cell_that_fails_in_a_further_round_ends_the_mix(bench, monkeypatch):
+    """Or it would be tried again and again."""
+    monkeypatch.setattr(cli.rounds, "undecided", lambda rows: {"default": ["waits"]})
+    monkeypatch.setenv("STAND_IN_DIES", "prefill")
+    code, said = bench("--rounds", "1:3")
+    assert code == 1 and said.err.count("ended before") == 1
 
 
 def test_conditions_are_settings_of_the_running_programs(bench):
@@ -99,7 +138,7 @@ def test_conditions_are_settings_of_the_running_programs(bench):
 
 
 def test_what_cannot_be_set_has_a_process_of_its_own_and_is_compared_with_itself(bench):
-    code, said = bench("--conditions", "default,target=p99=50ms,give=0", "--rounds", "2")
+    code, said = bench("--conditions", "default,target=p99=50ms,give=0", "--rounds", "2:2")
     assert code == 0, said.err
     assert len(bench.stand_ins.client_pids()) == 4  # the best-effort program once
     cells = {cell for cell, _, _ in measured(bench)}
@@ -157,7 +196,7 @@ def test_a_program_that_hangs_ends_at_the_limit(bench, monkeypatch):
 
 def test_other_outputs_are_found(bench, monkeypatch):
     monkeypatch.setenv("STAND_IN_WRONG", "vit-graph")
-    _, said = bench("--conditions", "give=0", "--rounds", "2")
+    _, said = bench("--conditions", "give=0", "--rounds", "2:2")
     assert "OUTPUTS DIFFER in" in said.out and "equal to the bit in 0 of 1" in said.out
 
 
@@ -174,7 +213,7 @@ def test_three_priorities_and_two_best_effort_programs(bench):
 
 
 def test_a_mix_without_a_critical_program(bench):
-    code, said = bench("--mixes", "kernels-1ms+kernels-1ms:2", "--conditions", "weights=3:1", "--rounds", "2")
+    code, said = bench("--mixes", "kernels-1ms+kernels-1ms:2", "--conditions", "weights=3:1", "--rounds", "2:2")
     assert code == 0, said.err
     assert {cell for cell, _, _ in measured(bench)} == {"best effort alone", "bare", "weights=3:1"}
     assert " + " in said.out
@@ -292,7 +331,7 @@ def test_smoke_says_of_each_program_whether_it_works(bench, monkeypatch):
 
 
 def test_the_table_is_made_again_without_a_gpu(bench, monkeypatch, capsys):
-    assert bench("--rounds", "2")[0] == 0
+    assert bench("--rounds", "2:2")[0] == 0
     before = (bench.out / "programs.md").read_text()
     (bench.out / "programs.md").unlink()
     monkeypatch.setenv("SLUICE_PROGRAM", "/nowhere")
@@ -339,7 +378,9 @@ def test_more_gpus_than_there_are(bench):
         (["--conditions", ""], "a condition has no name"),
         (["--window", "0.9"], "--window must be above 0.9: its first 0.9 s do not count"),
         (["--learn", "-1"], "--learn must be 0 or more"),
-        (["--rounds", "0"], "--rounds must be above 0"),
+        (["--rounds", "0"], "'0' is not a number of rounds, as 5, or 5:12"),
+        (["--rounds", "5:4"], "'5:4': the most rounds are fewer than the least"),
+        (["--rounds", "5:"], "'5:' is not a number of rounds"),
         (["--gpus", "0"], "--gpus must be above 0"),
         (["--gpus", "2", "--device", "1"], "--gpus takes the first N GPUs"),
         (["--table", "/nowhere"], "no programs.csv in /nowhere"),

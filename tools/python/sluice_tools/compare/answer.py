@@ -1,14 +1,18 @@
-"""Is it worth it? The answer of `sluice compare`, by paired differences of the rounds."""
+"""Is it worth it? The answer of `sluice compare`, by paired differences of the rounds.
+
+Where the critical command waits for the GPU, and the rounds differ too much to be sure of its latency, its waits
+decide: the noise of the host is not in them.
+"""
 
 import math
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import fmean, median
 
 from sluice_tools.measure.paired import CONFIDENCE, Paired, compare, quantile
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, number
 from sluice_tools.measure.statistics import ENOUGH_FOR_P99, ENOUGH_TO_JUDGE
-from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, how_many
-from sluice_tools.measure.verdict import DISTURBED
+from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, how_many, usual_alone_ms, wait_of
+from sluice_tools.measure.verdict import DISTURBED, WAITS_COUNT
 
 MOST_ROUNDS = 8
 _FEWEST_ROUNDS = 2
@@ -62,7 +66,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Figures:
-    """Of the rounds that have all cells. x: latency times alone; ratio: with Sluice to without, as a logarithm."""
+    """Of the rounds that have all cells. x: latency times alone; ratio: with Sluice to without, as a logarithm. waits:
+    in ms, for each job; waited: their change, in parts of the latency alone; None where they do not count. disturbs:
+    how much longer they are without Sluice than alone, in the same parts."""
 
     name: str
     counted: str
@@ -73,6 +79,9 @@ class _Figures:
     share: dict
     ratio: Change | None
     speed: Change | None
+    waits: dict
+    waited: Change | None
+    disturbs: float
 
 
 def _by_round(rows: list, cell: str, role: str) -> dict:
@@ -121,12 +130,37 @@ def _figures(rows: list, bare: str, policy: str, counted_are: str) -> _Figures:
         {cell: median(values.values()) for cell, values in shares.items() if values},
         Change.of([math.log(found[policy][key] / found[bare][key]) for key in pairs]),
         Change.of([shares[policy][key] - shares[bare][key] for key in shares[bare] if key in shares[policy]]),
+        *_waits(critical, bare, policy, rows),
     )
 
 
-def _direction(change: Change) -> tuple[str, bool]:
-    """Of the latency, and whether it is sure."""
-    least = math.log1p(SAME_LATENCY)
+def _waits(critical: dict, bare: str, policy: str, rows: list) -> tuple[dict, Change | None, float]:
+    """Of a program that polls, or of which nobody knows how many jobs it had, they do not count."""
+    found = {
+        cell: {key: wait for key, row in critical[cell].items() if (wait := wait_of(row)) is not None}
+        for cell in (ALONE, bare, policy)
+    }
+    both = [key for key in found[bare] if key in found[policy]]
+    alone = usual_alone_ms(critical[bare][both[0]], rows) if both else None
+    if not alone:
+        return {}, None, math.inf
+    means = {cell: fmean(found[cell][key] for key in both) for cell in (bare, policy)}
+    disturbs = (means[bare] - fmean(found[ALONE].values() or [0.0])) / alone
+    if max(means.values()) < WAITS_COUNT * alone:
+        return means, None, disturbs
+    return means, Change.of([(found[policy][key] - found[bare][key]) / alone for key in both]), disturbs
+
+
+def _direction(found: _Figures) -> tuple[str, bool, bool]:
+    """Of the latency, whether it is sure, and whether it is by the waits."""
+    assert found.ratio
+    direction, sure = _of(found.ratio, math.log1p(SAME_LATENCY))
+    if sure or found.waited is None or found.rounds < _FEWEST_ROUNDS:
+        return direction, sure, False
+    return *_of(found.waited, SAME_LATENCY), True
+
+
+def _of(change: Change, least: float) -> tuple[str, bool]:
     if abs(change.mean) <= least:
         return SAME, -least <= change.low and change.high <= least
     return (LOWER, change.high < 0) if change.mean < 0 else (HIGHER, change.low > 0)
@@ -156,6 +190,19 @@ def _latency_text(found: _Figures, bare: str, policy: str, direction: str) -> st
     return f"{text}{_percent(abs(math.expm1(found.ratio.mean)))} {direction}{_interval(found.ratio)}"
 
 
+def _waits_text(found: _Figures, bare: str, policy: str, direction: str) -> str:
+    """Of waits that decide."""
+    assert found.waited
+    with_, without = (f"{found.waits[cell]:.3g}" for cell in (policy, bare))
+    change = f"{100 * found.waited.mean:+.1f} %"
+    if found.waited.high - found.waited.low <= 1:
+        change = f"{change} ({100 * found.waited.low:+.1f} to {100 * found.waited.high:+.1f})"
+    return (
+        f"the critical command waits {with_} ms for the GPU with Sluice for each of its {found.counted}, {without} ms "
+        f"without: {change} of its latency alone, so its latency is {direction} as far as it is the GPU's"
+    )
+
+
 def _speed_text(found: _Figures, bare: str, policy: str) -> str:
     if policy not in found.share or bare not in found.share:
         return ""
@@ -165,8 +212,8 @@ def _speed_text(found: _Figures, bare: str, policy: str) -> str:
     )
 
 
-def _judged(found: _Figures, bare: str, policy: str, direction: str) -> tuple[str, str]:
-    """The word, and what it means."""
+def _judged(found: _Figures, bare: str, policy: str, direction: str, quiet: bool) -> tuple[str, str]:
+    """The word, and what it means. quiet: the two do not disturb each other."""
     lost = -found.speed.mean if found.speed else 0.0
     if direction == LOWER and found.share.get(policy, 1) < _STARVES <= found.share.get(bare, 0):
         return "NO", "best effort gets almost nothing, because the critical command is busy all the time"
@@ -174,12 +221,12 @@ def _judged(found: _Figures, bare: str, policy: str, direction: str) -> tuple[st
         return "YES", f"it costs {_percent(lost)} of best effort's speed" if lost > _PRICE else "worth it"
     if direction == HIGHER:
         return "NO", "the latency rises"
-    if found.x.get(bare, math.inf) <= _QUIET:
+    if quiet:
         return "NO", "not needed: the two do not disturb each other"
     return ("NO", "the latency stays, and best effort loses") if lost > SAME_SPEED else ("NO", "the latency stays")
 
 
-def _next(word: str, found: _Figures, bare: str, sure: bool) -> list[str]:
+def _next(word: str, quiet: bool, sure: bool) -> list[str]:
     if not sure:
         return ["the same command again, without --repeats, measures more rounds"]
     if word == "YES":
@@ -187,7 +234,7 @@ def _next(word: str, found: _Figures, bare: str, sure: bool) -> list[str]:
             "start the two as below; `sluice top` shows them",
             "if less is good enough: --target p99=1.3x gives best effort more time (docs/reference/targets.md)",
         ]
-    if found.x.get(bare, math.inf) <= _QUIET:
+    if quiet:
         return ["run the two without Sluice, or with it in case that the load grows: it costs best effort 1 to 2 %"]
     return [
         "if the critical command is always busy: --target p99=2x (docs/reference/targets.md)",
@@ -216,17 +263,19 @@ def decide(rows: list, bare: str, policy: str, counted: str = "jobs") -> Answer:
             ],
             ["a longer --seconds, or more load"],
         )
-    direction, sure = _direction(found.ratio)
-    word, meaning = _judged(found, bare, policy, direction)
+    direction, sure, by_waits = _direction(found)
+    quiet = (1 + found.disturbs if by_waits else found.x.get(bare, math.inf)) <= _QUIET
+    word, meaning = _judged(found, bare, policy, direction, quiet)
     speed_sure = found.speed is None or found.speed.high - found.speed.mean <= _SURE_SPEED
     sure = sure and speed_sure
-    disturbed = [cell for cell, x in found.x.items() if x < DISTURBED]
+    # Where the waits decide, the latency alone is only their unit.
+    disturbed = [cell for cell, x in found.x.items() if x < DISTURBED and not by_waits]
     rounds = f"{found.rounds} round{'s' if found.rounds > 1 else ''}"
     how = f"{word}" if sure and not disturbed else f"PROBABLY {word}"
-    text = [
-        f"{how}, {meaning}, after {rounds}: {_latency_text(found, bare, policy, direction)}."
-        + _speed_text(found, bare, policy)
-    ]
+    said = _latency_text(found, bare, policy, _of(found.ratio, math.log1p(SAME_LATENCY))[0])
+    if by_waits:
+        said = f"{_waits_text(found, bare, policy, direction)}. The rounds differ too much to see it: {said}"
+    text = [f"{how}, {meaning}, after {rounds}: {said}." + _speed_text(found, bare, policy)]
     if disturbed:
         text.append(
             "Alone, the critical command was slower than next to best effort: something else disturbed the host or "
@@ -243,4 +292,4 @@ def decide(rows: list, bare: str, policy: str, counted: str = "jobs") -> Answer:
             if found.rounds == 1
             else "Not sure yet: the rounds differ so much that another answer is possible."
         )
-    return Answer(word, sure, text, _next(word, found, bare, sure and not disturbed))
+    return Answer(word, sure, text, _next(word, quiet, sure and not disturbed))

@@ -25,9 +25,12 @@ def target_figures(target: str, before: Judged, after: Judged, scale: float, wai
     return figures
 
 
-def role_figures(role: str, watch: Watch, before: dict, seconds: float, scale: float, by_client: dict) -> dict:
+def role_figures(
+    role: str, watch: Watch, before: dict, seconds: float, scale: float, by_client: dict, waited_ns: int | None = None
+) -> dict:
     """before: the counters at the begin of the window, which took `seconds` of real time. by_client: the latency that
-    the load generator says, which counts instead of that of jobs and steps."""
+    the load generator says, which counts instead of that of jobs and steps. waited_ns: in the window, in calls that
+    wait for the GPU; None where nobody counts it."""
     seconds /= scale
     after = watch.counters(role)
     more = {name: after[name] - before[name] for name in before}
@@ -46,6 +49,7 @@ def role_figures(role: str, watch: Watch, before: dict, seconds: float, scale: f
     row |= latency_figures(jobs_ms) | step_columns(latency_figures(steps_ms)) | {"latency_of": JOBS}
     row |= {"per_s": len(jobs_ms) / seconds, "unit": "jobs", "active_share": sum(jobs_ms) / 1e3 / seconds}
     row["seen_share"] = watch.active_share(role)
+    row["waits_ms"] = waited_ns / 1e6 / scale if waited_ns is not None else None
     if by_client:
         # A summary does not say how many requests it is of.
         row |= dict.fromkeys(("jobs", "p50_ms", "p99_ms", "mean_ms", "max_ms")) | by_client | {"latency_of": REQUESTS}

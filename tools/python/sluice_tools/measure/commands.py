@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sluice_tools.errors import CommandError, run_error
 from sluice_tools.grammar import WHOLE
+from sluice_tools.measure import waits
 from sluice_tools.measure.command_rows import role_figures, target_figures
 from sluice_tools.measure.load import Latency, Load
 from sluice_tools.measure.programs import Program, Session, width_variables
@@ -103,14 +104,26 @@ class Commands:
         self._bare = False
         self._worked: set[str] = set()
         self._unloaded: int | None = None  # launches of the critical command before the load began
+        self._opened = contextlib.ExitStack()
+        self._waits: Path | None = None  # where the critical command counts its waits
         folder.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> "Commands":
+        self._waits = self._opened.enter_context(waits.folder())
         return self
 
     def __exit__(self, *_) -> None:
+        self._end_all()
+        self._opened.close()
+
+    def _end_all(self) -> None:
         for role in (BEST_EFFORT, CRITICAL):
             self._end(role)
+
+    def _waited_ns(self, before: int | None = 0) -> int | None:
+        """What the critical command has waited since it had waited for `before`. None if its waits are not counted."""
+        now = waits.total_ns(self._waits) if self._waits else None
+        return None if now is None else now - (before or 0)
 
     def measure(self, setting: Setting, label: str) -> list:
         """Measures the commands of `setting.roles` together, and returns a row each.
@@ -124,7 +137,7 @@ class Commands:
         try:
             return self._measured(setting, label)
         except BaseException:
-            self.__exit__()  # the next cell begins with new processes
+            self._end_all()  # the next cell begins with new processes
             raise
 
     def _measured(self, setting: Setting, label: str) -> list:
@@ -148,11 +161,11 @@ class Commands:
             watch.clear()
             if self._load:
                 self._load.clear()
-            before = {role: watch.counters(role) for role in setting.roles}
+            before, waited = {role: watch.counters(role) for role in setting.roles}, self._waited_ns()
             seen = Judged.of(opened.clients()) if setting.target else None
             began = time.monotonic()
             self._sleep(self._timing.window)
-            seconds = time.monotonic() - began
+            seconds, waited = time.monotonic() - began, self._waited_ns(waited)
             watch.check()
             by_client = self._load.figures(self._scale) if self._load else {}
             if CRITICAL in setting.roles:
@@ -160,7 +173,7 @@ class Commands:
                 self._check_ends(setting, watch, launched, by_client)
             rows = [
                 {"client": " ".join(self._commands[role])[:200], "policy": "none" if setting.bare else setting.policy}
-                | role_figures(role, watch, before[role], seconds, self._scale, by_client)
+                | role_figures(role, watch, before[role], seconds, self._scale, by_client, waited)
                 for role in setting.roles
             ]
             if seen is not None:
@@ -196,12 +209,15 @@ class Commands:
             )
         name = NAMES[role]
         target = ("--target", setting.target) if setting.target and role == CRITICAL else ()
+        counting = waits.variables(self._waits) if role == CRITICAL and self._waits else {}
         # A program that starts in a bare cell has the waits of the policy in its graphs, as in the next cells.
         self._running[role] = opened.start(
             self._commands[role],
             _PRIORITY[role],
             setting.policy,
-            self._environment(role == BEST_EFFORT) | (width_variables(setting.width) if role == BEST_EFFORT else {}),
+            self._environment(role == BEST_EFFORT)
+            | counting
+            | (width_variables(setting.width) if role == BEST_EFFORT else {}),
             options=("--name", name, *target),
             log=self._folder / f"{label}-{name}.log",
         )

@@ -12,8 +12,9 @@ JOBS, STEPS, REQUESTS = "jobs", "steps", "requests"
 _SAME = 1.2  # steps in a job, of the most to the fewest: the jobs are alike
 _LATENCY = ("p50_ms", "p99_ms", "mean_ms", "max_ms")
 # Columns of a critical row, next to those of its jobs: `latency_of` is REQUESTS where the load generator says the
-# latency, and `seen_share` the share of the window in which a job was seen to run.
-END_FIELDS = ("latency_of", "steps", *(f"step_{name}" for name in _LATENCY), "seen_share")
+# latency, `seen_share` the share of the window in which a job was seen to run, and `waits_ms` the time of the window in
+# calls that wait for the GPU.
+END_FIELDS = ("latency_of", "steps", *(f"step_{name}" for name in _LATENCY), "seen_share", "waits_ms")
 
 
 def step_columns(figures: dict) -> dict:

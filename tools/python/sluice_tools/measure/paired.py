@@ -52,15 +52,15 @@ def quantile(share: float, freedom: int) -> float:
     return high
 
 
-def compare(differences: list[float]) -> Paired | None:
-    """None for fewer than two rounds: one has no spread."""
+def compare(differences: list[float], confidence: float = CONFIDENCE) -> Paired | None:
+    """None for fewer than two rounds: one has no spread. confidence: of the interval."""
     rounds = len(differences)
     if rounds < _FEWEST:
         return None
     mean, error = statistics.fmean(differences), statistics.stdev(differences) / math.sqrt(rounds)
     if error == 0:
         return Paired(rounds, mean, mean, mean, 0.0 if mean else 1.0)
-    reach = quantile((1 - CONFIDENCE) / 2, rounds - 1) * error
+    reach = quantile((1 - confidence) / 2, rounds - 1) * error
     return Paired(rounds, mean, mean - reach, mean + reach, min(1.0, 2 * tail(abs(mean) / error, rounds - 1)))
 
 

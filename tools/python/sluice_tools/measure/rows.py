@@ -56,8 +56,10 @@ class Rows:
     """The rows of one CSV with the columns `fields`. A cell that failed has one row with an error, which a later
     row replaces."""
 
-    def __init__(self, file: Path, fields: tuple = FIELDS):
+    def __init__(self, file: Path, fields: tuple = FIELDS, older: bool = False):
+        """older: to read only, so that columns which an older version did not write may be missing."""
         self.file = file
+        self._older = older
         self._fields = fields
         self._cells: dict[tuple, list] = {}
         if file.exists():
@@ -70,7 +72,9 @@ class Rows:
                 heads, rows = tuple(reader.fieldnames or ()), list(reader)
         except (ValueError, csv.Error) as error:
             raise usage_error(f"{self.file} is not a CSV ({error}); name another folder with --out") from error
-        if heads != self._fields:
+        if self._older and set(heads) < set(self._fields):
+            rows = [dict.fromkeys(self._fields, "") | row for row in rows]
+        elif heads != self._fields:
             raise usage_error(f"{self.file} has other columns than this version writes; name another folder with --out")
         for row in rows:
             if None not in row.values() and None not in row:  # else the write was cut off

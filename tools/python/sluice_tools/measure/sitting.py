@@ -40,11 +40,13 @@ class Group:
     """Cells that share what `open` makes: an MPS daemon, or programs that stay loaded.
 
     `open()` gives a context manager; entering it gives a function that measures one cell and returns
-    its rows, as dictionaries of figures.
+    its rows, as dictionaries of figures. `more()` gives further cells once all before are measured; none ends the
+    group.
     """
 
     cells: list[Cell]
     open: Callable[[], contextlib.AbstractContextManager]
+    more: Callable[[], list[Cell]] = list
 
 
 @dataclass
@@ -99,7 +101,7 @@ class Sitting:
         interrupted = False
         try:
             for group in self._groups:
-                cells = [cell for cell in group.cells if not self._rows.has(cell)]
+                cells = [cell for cell in group.cells if not self._rows.has(cell)] or self._further(group)
                 if cells and not self._measure_group(group, cells):
                     break
         except KeyboardInterrupt:
@@ -115,13 +117,22 @@ class Sitting:
         try:
             with group.open() as measure:
                 self._opening = max(self._opening, time.monotonic() - began)
-                for cell in cells:
-                    if self._too_late(cell):
-                        return False
-                    self._measure(measure, cell)
+                while cells:
+                    for cell in cells:
+                        if self._too_late(cell):
+                            return False
+                        self._measure(measure, cell)
+                    cells = self._further(group)
         except _FAILURES as error:
             self._fail(cell, error)
         return True
+
+    def _further(self, group: Group) -> list[Cell]:
+        """What a sitting has tried once is not tried again."""
+        further = [cell for cell in group.more() if cell not in self._cells]
+        self._cells += further
+        self._todo += further
+        return further
 
     def _measure(self, measure, cell: Cell) -> None:
         self._say(f"[{self._place(cell)}/{len(self._cells)}] {_title(cell)}{self._time_left()}")

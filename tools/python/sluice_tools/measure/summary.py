@@ -20,6 +20,7 @@ class Entry:
     speed: best-effort jobs (or launches) per second. share: speed against best effort alone.
     of_ideal: share against the part of time in which no critical job was active.
     counted: what `jobs` and the latency are of (ends.chosen). jobs: infinite where nobody says how many.
+    wait_ms, wait_share: time in calls that wait for the GPU, for each job; the same as parts of the latency alone.
     in_time, limit_ms: of a cell in which the critical client had a target, the share of its jobs that kept it.
     """
 
@@ -34,6 +35,8 @@ class Entry:
     speed: list = field(default_factory=list)
     share: list = field(default_factory=list)
     of_ideal: list = field(default_factory=list)
+    wait_ms: list = field(default_factory=list)
+    wait_share: list = field(default_factory=list)
     in_time: list = field(default_factory=list)
     limit_ms: list = field(default_factory=list)
     dropped: int = 0
@@ -114,6 +117,22 @@ def how_many(row: dict) -> float:
     return int(jobs)
 
 
+def wait_of(row: dict) -> float | None:
+    """ms in calls that wait for the GPU, for each job; None where nobody counts it, or the jobs."""
+    waits_ms, jobs = number(row, "waits_ms"), how_many(row)
+    return waits_ms / jobs if waits_ms is not None and 0 < jobs < math.inf else None
+
+
+def usual_alone_ms(row: dict, rows: list) -> float | None:
+    """The p50 alone, median over the repeats: that of one repeat has the noise of the host."""
+    same = [
+        other
+        for other in rows
+        if other["cell"] == ALONE and all(other.get(name) == row.get(name) for name in ("subject", "mode", "role"))
+    ]
+    return middle([value for other in same if (value := number(other, "p50_ms")) is not None])
+
+
 def _add_critical(entry: Entry, row: dict, rows: list) -> None:
     entry.jobs.append(how_many(row))
     entry.dropped += int(number(row, "dropped") or 0)
@@ -121,6 +140,10 @@ def _add_critical(entry: Entry, row: dict, rows: list) -> None:
         entry.in_time.append((number(row, "target_kept") or 0) / judged)
     if limit := number(row, "limit_ms"):
         entry.limit_ms.append(limit)
+    if (wait_ms := wait_of(row)) is not None:
+        entry.wait_ms.append(wait_ms)
+        if alone := usual_alone_ms(row, rows):
+            entry.wait_share.append(wait_ms / alone)
     for name in _LATENCIES:
         ms = number(row, f"{name}_ms")
         if ms is None:
@@ -182,6 +205,7 @@ def one_line(measured: list, rows: list, counted: str = "jobs") -> str:
                     for name in ("p50", last)
                     if (value := entry.ms[name])
                 )
+                + (f", waits {entry.wait_ms[0]:.3g} ms" if entry.wait_ms else "")
             )
         elif row["role"] == BEST_EFFORT:
             _add_best_effort(entry, row, rows)

@@ -10,10 +10,12 @@ from statistics import median
 from sluice_tools.measure.statistics import ENOUGH_FOR_P99
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, Entry, middle
 
-HEAD = ("condition", "jobs", "p50 ms", "× alone", "p99 ms", "× alone", "best effort", "of ideal", "in time")
+HEAD = (
+    "condition", "jobs", "p50 ms", "× alone", "p99 ms", "× alone", "waits ms", "best effort", "of ideal", "in time",
+)  # fmt: skip
 _MOST_COLUMNS = 100
 _RANGE = re.compile(r" \[[^\]]*\]")
-_RANGES = (8, 7, 2, 6, 4)  # the columns that have ranges; the first loses its own first
+_RANGES = (9, 8, 2, 7, 6, 4)  # the columns that have ranges; the first loses its own first
 _LEFT = 1  # columns that are aligned to the left
 LATENCY_OF = {
     "jobs": "Latency is that of the critical client's jobs.",
@@ -28,6 +30,10 @@ _SPEED = (
 )
 _SPREAD = "Median over the repeats [least-greatest]."
 _FEW = f"max: fewer than {ENOUGH_FOR_P99} jobs are too few for a p99, so the slowest job is shown instead."
+_WAITS = (
+    "waits: time in calls that wait for the GPU, for each job, and as a part of the latency alone (p50). The noise of "
+    "the host is not in it."
+)
 _IN_TIME = "in time: share of the critical jobs that kept the target of their row."
 _DROPPED = "†: the critical client did not keep up, and so many of its jobs were dropped."
 
@@ -96,10 +102,17 @@ def cells(entry: Entry) -> tuple:
         _x(entry.x["p50"]),
         tail,
         _x(entry.x[last]),
+        waits(entry),
         share,
         _percent(entry.of_ideal) if together else "-",
         _in_time(entry.in_time),
     )
+
+
+def waits(entry: Entry) -> str:
+    """In ms, and as a part of the latency alone."""
+    share = middle(entry.wait_share)
+    return _ms(entry.wait_ms) + (f" = {100 * share:.1f} %" if share is not None else "")
 
 
 def _in_time(values: list) -> str:
@@ -108,8 +121,11 @@ def _in_time(values: list) -> str:
 
 
 def shown(rows: list[tuple]) -> list[tuple]:
-    """Lines of cells; without the column of targets where no line has one."""
-    return rows if any(row[-1] != "-" for row in rows[1:]) else [row[:-1] for row in rows]
+    """Lines of cells; without the columns of waits and of targets where no line has one."""
+    left_out = {
+        column for column in (HEAD.index("waits ms"), len(HEAD) - 1) if all(row[column] == "-" for row in rows[1:])
+    }
+    return [tuple(text for column, text in enumerate(row) if column not in left_out) for row in rows]
 
 
 def blocks(entries: list[Entry]) -> list:
@@ -128,6 +144,8 @@ def notes(entries: list[Entry]) -> list[str]:
         found.append(_SPREAD)
     if any(entry.ms["max"] and not entry.ms["p99"] for entry in entries):
         found.append(_FEW)
+    if any(entry.wait_ms for entry in entries):
+        found.append(_WAITS)
     if any(entry.in_time for entry in entries):
         found.append(_IN_TIME)
     if any(entry.dropped for entry in entries):

@@ -10,6 +10,8 @@ from sluice_tools.measure.table import digits
 
 # Differences below these are said to be none, also where the repeats agree to the digit.
 _SAME_LATENCY, _SAME_SPEED = 0.02, 0.01
+# Waits for the GPU below this part of the latency alone say nothing: the program polls, or its host is all that it has.
+WAITS_COUNT = 0.01
 DISTURBED = 0.9  # times alone: nothing is faster than alone
 
 

@@ -5,7 +5,7 @@ import contextlib
 import math
 from pathlib import Path
 
-from sluice_tools.bench.programs import conditions, plan, progress, report
+from sluice_tools.bench.programs import conditions, plan, progress, report, rounds
 from sluice_tools.bench.programs.conditions import BARE, DEFAULT, Condition, condition_of
 from sluice_tools.bench.programs.figures import FIELDS
 from sluice_tools.bench.programs.smoke import smoke
@@ -23,7 +23,8 @@ from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
 _EXAMPLES = """\
 examples:
   sluice bench programs --smoke                      each program alone for a second: do all work
-  sluice bench programs --mixes graph,busy           two kinds of mixes, five rounds, on GPU 0
+  sluice bench programs --mixes graph,busy           two kinds of mixes, 5 to 12 rounds, on GPU 0
+  sluice bench programs --mixes graph --rounds 4:4   four rounds, whatever they decide
   sluice bench programs --limit-s 540                as much as fits; run it again to go on
   sluice bench programs --mixes gang --conditions default,ranks=first   two GPUs; skipped where there is one
   sluice bench programs --mixes decode+prefill --conditions "default,target=p99=1.2x,policy=device:400us"
@@ -104,7 +105,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--modes", type=_list_of(_one_of(plan.MODES)), default=[plan.TIME_SLICED], metavar="M,...", help=modes)
     one = [condition_of(DEFAULT)]
     add("--conditions", type=_list_of(condition_of), default=one, metavar="C,...", help="see below (default: default)")
-    add("--rounds", type=int, default=5, metavar="N", help="in each, every condition has a window (default 5)")
+    goes_on = (
+        "in each, every condition has a window. The least: rounds go on until each axis is decided, at most "
+        f"{rounds.MOST_ROUNDS}, or M if given (default 5)"
+    )
+    add("--rounds", type=rounds.rounds_of, default=rounds.rounds_of("5"), metavar="N[:M]", help=goes_on)
     settles = f"of which the first {SETTLE_S:g} s do not count"
     add("--window", type=float, default=2.0, metavar="S", help=f"a window lasts this long (default 2), {settles}")
     learns = "programs run so long before the first round: Sluice learns when to close gates (default 10)"
@@ -128,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _options(arguments: list) -> argparse.Namespace:
     options = _parser().parse_args(arguments)
-    positive = {"--rounds": options.rounds, "--gpus": options.gpus}
+    positive = {"--gpus": options.gpus}
     positive |= {"--limit-s": options.limit_s} if options.limit_s is not None else {}
     for name, value in positive.items():
         if not 0 < value < math.inf:
@@ -165,9 +170,24 @@ def _group(options, rows: Rows, mix: plan.Mix, mode: str) -> Group:
     after the same one."""
     found = {}
     wanted = conditions.cells(mix, options.conditions, mode)
-    for round_ in range(1, options.rounds + 1):
+    for round_ in range(1, options.rounds.most + 1):
         for condition in wanted if round_ % 2 else reversed(wanted):
             found[Cell(mix.name, mode, condition.name, round_, _seconds(options, mix, condition))] = condition
+
+    def further() -> list[Cell]:
+        """Of the next round, while something is undecided; a round that was begun is ended."""
+        missing = [cell for cell in found if not rows.has(cell)]
+        own = [cell for cell in found if missing and cell.repeat == missing[0].repeat]
+        missing = [cell for cell in own if cell in missing]
+        if not missing or len(missing) < len(own):
+            return missing
+        undecided = rounds.undecided([r for r in rows.rows if (r["subject"], r["mode"]) == (mix.name, mode)])
+        if undecided:
+            progress.say(
+                f"{mix.name}, {mode}: round {own[0].repeat} of at most {options.rounds.most}, because undecided: "
+                f"{rounds.said(undecided)}"
+            )
+        return missing if undecided else []
 
     @contextlib.contextmanager
     def opened():
@@ -177,7 +197,7 @@ def _group(options, rows: Rows, mix: plan.Mix, mode: str) -> Group:
         with stage(options, mix, mode, needed) as loaded:
             yield lambda cell: loaded.measure(found[cell], cell.repeat)
 
-    return Group(list(found), opened)
+    return Group([cell for cell in found if cell.repeat <= options.rounds.least], opened, further)
 
 
 def _without_gpus(options) -> None:
@@ -195,10 +215,17 @@ def _say_estimate(options, groups: list[Group], rows: Rows) -> None:
     windows = sum(cell.seconds for group in groups for cell in group.cells if not rows.has(cell))
     learning = len(groups) * options.learn * sum(condition.hooked for condition in options.conditions)
     total = (windows + learning + len(groups) * _LOADING_S) / 60
+    more = options.rounds.most > options.rounds.least
     progress.say(
-        f"{len(groups)} mixes and modes, {options.rounds} rounds: about {total:.1f} min, of which {windows / 60:.1f} "
-        f"are windows and {learning / 60:.1f} learning; loading is taken to last {_LOADING_S} s for each"
+        f"{len(groups)} mixes and modes, {options.rounds.least} rounds{' or more' if more else ''}: "
+        f"{'at least' if more else 'about'} {total:.1f} min, of which {windows / 60:.1f} are windows and "
+        f"{learning / 60:.1f} learning; loading is taken to last {_LOADING_S} s for each"
     )
+    if more and windows:
+        progress.say(
+            f"rounds go on until each axis is decided, at most {options.rounds.most}; one of all takes "
+            f"{windows / options.rounds.least / 60:.1f} min"
+        )
 
 
 def _use_gpu(options) -> str:
@@ -234,7 +261,7 @@ def _run(options) -> int:
     if options.table:
         if not (options.table / _CSV).is_file():
             raise usage_error(f"no {_CSV} in {options.table}")
-        report.show(Rows(options.table / _CSV, FIELDS), options.table, options.json)
+        report.show(Rows(options.table / _CSV, FIELDS, older=True), options.table, options.json)
         return EXIT_FINE
     options.sluice = sluice_program()
     name = _use_gpu(options)

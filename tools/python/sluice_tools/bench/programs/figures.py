@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import dataclass
+from statistics import fmean
 
 from sluice_tools.bench.common.numbers import best_effort_row, counted
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, KEY
@@ -12,6 +13,8 @@ FIELDS = (
     *KEY, "loaded", "client", "role", "priority", "policy",
     # Latency of requests from their arrival. p99_ms is empty where there are too few requests.
     "jobs", "window_s", "mean_ms", "p50_ms", "p90_ms", "p99_ms", "max_ms",
+    # Mean time in calls that wait for the GPU, for each request; empty where nobody counts it.
+    "wait_ms",
     # The same from the moment at which the program begins with a request.
     "work_p50_ms", "work_p90_ms", "work_p99_ms", "active_share", "dropped", "announced", "outputs",
     # Speed; its unit is "requests" or "steps".
@@ -55,6 +58,9 @@ def serving_row(seen: Seen, answer: dict, begin_ns: int, end_ns: int, critical: 
         "active_share": sum(work_ms) / 1e3 / window_s,
         "p90_ms": percentile(latency_ms, 0.9),
     }
+    if "waited_ns" in answer:
+        own = [ns / 1e6 for times, ns in zip(answer["served_ns"], answer["waited_ns"]) if begin_ns <= times[0] < end_ns]
+        row["wait_ms"] = fmean(own) if own else None
     if "announced_ns" in answer:
         row["announced"] = sum(begin_ns <= due < end_ns for due in answer["announced_ns"])
     row |= {f"work_p{share}_ms": percentile(work_ms, share / 100) for share in (50, 90, 99)}

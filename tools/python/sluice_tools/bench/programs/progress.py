@@ -31,6 +31,7 @@ def _of(result: Result, measured: list) -> str:
                 for name in ("p50", tail)
                 if (value := result.ms[name])
             )
+            + (f", waits {result.wait_ms[0]:.3g} ms" if result.wait_ms else "")
             + (f", {result.dropped} dropped" if result.dropped else "")
         )
     if result.share:

@@ -1,6 +1,7 @@
 """What `sluice bench programs` says: verdicts, tables and a page."""
 
 import json
+import math
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -8,24 +9,30 @@ from pathlib import Path
 from sluice_tools.bench.programs.conditions import BARE
 from sluice_tools.bench.programs.plan import BUSY, PERIODIC, program_of
 from sluice_tools.bench.programs.results import Result, summarize
-from sluice_tools.bench.programs.verdict import Axis, Judgment, Verdict, counted, verdicts
+from sluice_tools.bench.programs.verdict import WAITS, Axis, Judgment, Verdict, counted, verdicts
 from sluice_tools.measure import answer_page, table
 from sluice_tools.measure.rows import Rows
 from sluice_tools.measure.summary import measured_on, middle
 
 _HEAD = (
-    "mix, mode", "condition", "p50, × alone", "tail, × alone", "best effort, % of alone",
-    "p50 against bare", "tail against bare", "best effort against bare", "worse than bare?",
+    "mix, mode", "condition", "p50, × alone", "tail, × alone", "waits, ms = of alone", "best effort, % of alone",
+    "p50 against bare", "tail against bare", "waits against bare", "best effort against bare",
+    "price, points for 1 %", "worse than bare?",
 )  # fmt: skip
 _LEGEND = """\
-Conditions take turns in the same processes, a window each in every round. × alone: latency of the critical
-program against itself alone in the same round, median over the rounds; the tail is the p99, or the p90 where a
-window has fewer than 100 requests. Best effort: speed against the mean speed alone, mean over the rounds. bare: as
-without Sluice (policy `none`, no short slices, equal priorities). Against bare: mean of the paired differences of the
-rounds, their 95 % interval (Student's t over the rounds), and the p-value of the paired t-test, two-sided, after
-Holm's correction over all tests of this table. WORSE: p < 0.05, and worse by more than the least difference (p50 3 %,
-tail 5 %, best effort 2 points). not worse: the interval excludes that. Less best effort is not
-counted as worse where the interval of a latency is below zero: that is what it pays for.\
+Conditions take turns in the same processes, a window each in every round. × alone: latency of the critical program
+against itself alone in the same round, median over the rounds; the tail is the p99, or the p90 where a window has
+fewer than 100 requests. Waits: mean time in calls that wait for the GPU, for each request, and as a part of the mean
+p50 alone. The noise of the host is in how long a request takes, and not in its waits. Best effort: speed against the
+mean speed alone, mean over the rounds. bare: as without Sluice (policy `none`, no short slices, equal priorities).
+Against bare: mean of the paired differences of the rounds, their 95 % interval (Student's t over the rounds), and
+the p-value of the paired t-test, two-sided, after Holm's correction over all tests of this table. WORSE: p < 0.05,
+and worse by more than the least difference (p50 3 %, tail 5 %, waits 0.5 % of the latency alone, best effort 2
+points). not worse: the interval excludes that. Less best effort is not counted as worse where the interval of a
+latency or of the waits is below zero: that is what it pays for. A higher latency or longer waits are not counted as
+worse where best effort has more. by its waits: latencies are undecided, and the waits are shown not to be worse.
+Waits count from 1 % of the latency alone on; of a program without (it polls) only the durations do. Price: points of
+best effort for each 1 % of the latency alone that is saved, by waits where they count, else by the p50.\
 """.replace("\n", " ")
 
 
@@ -47,6 +54,11 @@ def _share(result: Result) -> str:
     return f"{parts} %"
 
 
+def _price(judgment: Judgment | None) -> str:
+    text = judgment.price_text() if judgment else "-"
+    return f"**{text}**" if judgment and judgment.dear else text
+
+
 def _lines(verdict: Verdict, results: list[Result]) -> list[tuple[str, ...]]:
     own = {one.cell: one for one in results if (one.subject, one.mode) == (verdict.subject, verdict.mode)}
     found = []
@@ -61,10 +73,13 @@ def _lines(verdict: Verdict, results: list[Result]) -> list[tuple[str, ...]]:
             result.cell,
             "-" if p50 is None else f"{p50:.2f}",
             _tail(result),
+            table.waits(result),
             _share(result),
             _against(judgment, ("critical p50",)),
             _against(judgment, ("critical p99", "critical p90")),
+            _against(judgment, (WAITS,)),
             _against(judgment, ("best effort",)),
+            _price(judgment),
             words,
         ))  # fmt: skip
     return found
@@ -125,7 +140,13 @@ def _as_json(rows: Rows, results: list[Result], found: list[Verdict]) -> str:
 
 
 def _said(verdict: Verdict) -> dict:
-    judgments = [asdict(one) | {"word": one.word, "worse": one.worse} for one in verdict.judgments]
+    judgments = [
+        asdict(one)
+        | {"word": one.word, "worse": one.worse, "undecided": one.open, "waits_count": one.counts_waits}
+        # JSON has no infinity.
+        | {"price": one.price if one.price != math.inf else None, "price_text": one.price_text(), "dear": one.dear}
+        for one in verdict.judgments
+    ]
     return asdict(verdict) | {"judgments": judgments, "worse": verdict.worse, "text": verdict.text()}
 
 

@@ -3,6 +3,7 @@
 import gc
 import hashlib
 import itertools
+import mmap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -10,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 import sluice
 
 from sluice_tools.bench.common.arrivals import arrivals_ns, wait_until
+from sluice_tools.measure import waits
 
 INPUTS = 4  # different ones, taken in turn, so that outputs can be compared between windows
 # A request that would begin later than this many periods is dropped. Without a limit, the latency of a
@@ -25,6 +27,16 @@ def _arrivals(kind: str, period_ns: float, seed: int) -> Iterator[int]:
         while True:
             yield time.monotonic_ns()
     yield from (start + offset for offset in arrivals_ns(kind, period_ns, seed))
+
+
+def _waits() -> tuple[bool, Callable[[], int]]:
+    """Whether the waits of this process for the GPU are counted, and a function that gives their time so far."""
+    file = waits.own_file()
+    if file is None or waits.counted_ns(file) is None:
+        return False, lambda: 0
+    with file.open("rb") as opened:
+        words = memoryview(mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ)).cast("Q")
+    return True, lambda: words[0]
 
 
 class Outputs:
@@ -64,8 +76,9 @@ class Server:
 
     def _serve(self, command: dict, next_command: Callable) -> dict | None:
         patience_ns = _PATIENCE * command["period_ms"] * 1e6
-        served, dropped, announced, outputs, until = [], [], [], Outputs(), None
+        served, waited, dropped, announced, outputs, until = [], [], [], [], Outputs(), None
         awake_s = _AWAKE_S + self._announce_ns / 1e9
+        counts, waited_ns = _waits()
         for due in _arrivals(command["arrivals"], command["period_ms"] * 1e6, command["seed"]):
             if until is None and (heard := next_command(max((due - time.monotonic_ns()) / 1e9 - awake_s, 0.0))):
                 if heard["do"] != "idle":
@@ -79,12 +92,15 @@ class Server:
             job = self._job(due, announced)
             wait_until(due)
             index, began = next(self._indices), time.monotonic_ns()
+            before = waited_ns()
             with job:
                 output = self._request(index)
                 ended = time.monotonic_ns()
             served.append((due, began, ended))
+            waited.append(waited_ns() - before)
             outputs.add(index, output)
         answer = {"served_ns": served, "dropped_ns": dropped, "outputs": outputs.text()}
+        answer |= {"waited_ns": waited} if counts else {}
         return answer | ({"announced_ns": announced} if self._announce_ns else {})
 
     def _job(self, due: int, announced: list[int]) -> AbstractContextManager:

@@ -14,9 +14,13 @@ Key = tuple[str, str]  # of a round: which loading of the programs, and its numb
 @dataclass
 class Round:
     """One window. ms, x: latency of the critical program by figure, and times the same process alone in this round.
-    below: p50 of programs between it and best effort. shares: of best-effort programs, of the speed alone."""
+    wait: its time in calls that wait for the GPU, for each request, as a part of the p50 alone; None where nobody
+    counts it. wait_more: what that is above the same process alone in this round. below: p50 of programs between it and
+    best effort. shares: of best-effort programs, of the speed alone."""
 
     jobs: int = 0
+    wait: float | None = None
+    wait_more: float | None = None
     ms: dict[str, float] = field(default_factory=dict)
     x: dict[str, float] = field(default_factory=dict)
     below: dict[str, float] = field(default_factory=dict)
@@ -76,6 +80,7 @@ def _add_critical(result: Result, one: Round, row: dict, alone: list[dict]) -> N
     result.jobs.append(one.jobs)
     result.dropped += int(number(row, "dropped") or 0)
     same = [other for other in alone if (other["loaded"], other["repeat"]) == (row["loaded"], row["repeat"])]
+    _add_waits(result, one, row, alone, same)
     for name in _LATENCIES:
         if (ms := number(row, f"{name}_ms")) is None:
             continue
@@ -84,6 +89,19 @@ def _add_critical(result: Result, one: Round, row: dict, alone: list[dict]) -> N
         if base := _mean_of(same, f"{name}_ms"):
             one.x[name] = ms / base
             result.x[name].append(ms / base)
+
+
+def _add_waits(result: Result, one: Round, row: dict, alone: list[dict], same: list[dict]) -> None:
+    """Against the mean p50 alone of this process: that of one window has the noise of the host, and waits have not.
+    same: those rows alone that are of this round."""
+    if (wait_ms := number(row, "wait_ms")) is None:
+        return
+    result.wait_ms.append(wait_ms)
+    if base := _mean_of([other for other in alone if other["loaded"] == row["loaded"]], "p50_ms"):
+        one.wait = wait_ms / base
+        result.wait_share.append(one.wait)
+        if (own := _mean_of(same, "wait_ms")) is not None:
+            one.wait_more = (wait_ms - own) / base
 
 
 def _add_speed(one: Round, row: dict, alone: list[dict]) -> None:

@@ -13,6 +13,7 @@ from sluice_tools.bench.programs import figures, starting
 from sluice_tools.bench.programs.conditions import POLICY, SHARED, Condition, Own
 from sluice_tools.bench.programs.plan import MPS_PRIORITY, Mix, Program
 from sluice_tools.grammar import WHOLE
+from sluice_tools.measure import waits
 from sluice_tools.measure.programs import Session, mps, session, width_variables
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
 
@@ -45,9 +46,10 @@ class Stage:
     own, and those that make steps once more for each width. Those that a window does not need are idle. Made by
     stage(), which also ends them."""
 
-    def __init__(self, options, mix: Mix, wanted: Iterable[Condition], opened: Session, environment):
+    def __init__(self, options, mix: Mix, wanted: Iterable[Condition], opened: Session, environment, counting: dict):
         self._options, self._mix, self._session = options, mix, opened
         self._environment = environment
+        self._counting = counting  # variables of the programs that serve: they count their waits
         self._last = SHARED, WHOLE
         self._loaded = f"{os.getpid()}-{next(_loadings)}"
         others = [program for program in mix.programs if program != mix.critical]
@@ -69,6 +71,7 @@ class Stage:
         command, priority = starting.command(self._options, program, own.announce_ms), self._mix.priority(program)
         environment = starting.environment(self._options, program, self._options.uuids)
         environment |= self._environment(priority == 0) | width_variables(width)
+        environment |= self._counting if program.serves else {}
         options = ("--name", name, *own.options)
         talker = self._session.start(command, priority, POLICY, environment, Talker, options)
         assert isinstance(talker, Talker)
@@ -192,8 +195,12 @@ def stage(options, mix: Mix, mode: str, wanted: list[Condition]) -> Iterator[Sta
     """wanted: the conditions to be measured, those alone as well. Raises RuntimeError if a program does not load."""
     made = None
     try:
-        with mps(options.sluice, mode == MPS_PRIORITY) as environment, session(options.sluice, options.gpu) as opened:
-            made = Stage(options, mix, wanted, opened, environment)
+        with (
+            waits.folder() as counted,
+            mps(options.sluice, mode == MPS_PRIORITY) as environment,
+            session(options.sluice, options.gpu) as opened,
+        ):
+            made = Stage(options, mix, wanted, opened, environment, waits.variables(counted))
             try:
                 made.load([condition for condition in wanted if condition.hooked])
                 yield made
