@@ -18,7 +18,7 @@ from sluice_tools.grammar import parse_target
 from sluice_tools.measure import commands, ends, table, verdict
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Rows
 from sluice_tools.measure.sitting import CellError
-from sluice_tools.measure.summary import Entry, summarize
+from sluice_tools.measure.summary import Entry, summarize, wait_of
 from sluice_tools.measure.watch import Judged
 
 needs_build = pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="needs a build of Sluice")
@@ -83,6 +83,10 @@ def test_two_programs_alone_bare_and_gated(tmp_path):
     assert 3000 < float(rows["best effort alone", BEST_EFFORT]["per_s"]) <= 10000
     assert int(rows["device:200us", BEST_EFFORT]["waited"]) > 0
     assert rows["bare", BEST_EFFORT]["waited"] == "0"
+    # Waits are counted alike in all cells, in the time of the GPU: almost all of a job, and next to others more.
+    waits = {cell: wait_of(rows[cell, CRITICAL]) for cell in ("alone", "bare", "device:200us")}
+    assert 0.5 <= waits["alone"] < 4 and waits["bare"] > waits["alone"] + 0.1, waits
+    assert rows["bare", BEST_EFFORT]["waits_ms"] == "" and "waits ms" in out
     assert "SIMULATED" in out and "PROBABLY" in out and "after 1 round: the critical p50 is" in " ".join(out.split())
     table_of = out[: out.index("next: ")].splitlines()[3:]
     assert max(map(len, table_of)) <= 100
@@ -92,6 +96,7 @@ def test_two_programs_alone_bare_and_gated(tmp_path):
     code, out, err = compare(tmp_path, "--policy", "device:200us", "--json")
     assert code == 0 and "4 of 4 cells are measured already" in err
     told = json.loads(out)
+    assert [len(cell["wait_ms"]) for cell in told["cells"]].count(1) == 3
     assert told == json.loads((tmp_path / "out" / "compare.json").read_text())
     assert (
         told["answer"] in ("YES", "NO") and told["sure"] is False and "one round has no spread" in told["verdict"][-1]

@@ -114,10 +114,29 @@ def test_a_mix_is_measured_under_the_real_sluice(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SLUICE_PROGRAM", os.environ["SLUICE_TEST_PROGRAM"])
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
     given = ["--gpu", "sim", "--mixes", "vit-graph+prefill", "--window", "1.4", "--learn", "0"]
-    code = cli.main([*given, "--rounds", "2", "--out", str(tmp_path)])
+    code = cli.main([*given, "--rounds", "2:2", "--out", str(tmp_path)])
     said = capsys.readouterr()
     assert code == 0, said.err
     assert "critical outputs are equal to the bit in 1 of 1" in said.out
+
+
+@pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="needs a build of Sluice")
+def test_waits_for_the_simulated_gpu_are_an_axis(tmp_path, monkeypatch, capsys):
+    """A request is 5 ms of GPU work. Bare, half of the time is of kernels of 5 ms, and nothing is held or watched."""
+    monkeypatch.setenv("SLUICE_PROGRAM", os.environ["SLUICE_TEST_PROGRAM"])
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+    monkeypatch.setenv("SLUICE_SIM_SCALE", "1")
+    given = ["--gpu", "sim", "--mixes", "kernels-250us+kernels-5ms", "--learn", "0", "--rounds", "2:2"]
+    code = cli.main([*given, "--window", "1.9", "--json", "--out", str(tmp_path)])
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    told = json.loads(said.out)
+    waits = {cell["cell"]: min(cell["wait_ms"]) for cell in told["cells"] if cell["wait_ms"]}
+    assert 2 < waits["alone"] < 12 and waits["bare"] > waits["alone"] + 1, waits
+    (judgment,) = told["verdicts"][0]["judgments"]
+    (axis,) = [axis for axis in judgment["axes"] if axis["name"] == "waits"]
+    assert judgment["waits_count"] and axis["change"]["mean"] < -0.1
+    assert any(f"waits {waits['bare']:.3g} ms" in line for line in said.err.splitlines())
 
 
 @pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="needs a build of Sluice")
@@ -126,7 +145,7 @@ def test_conditions_are_switched_on_the_simulated_gpu(tmp_path, monkeypatch, cap
     monkeypatch.setenv("SLUICE_PROGRAM", os.environ["SLUICE_TEST_PROGRAM"])
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
     monkeypatch.setenv("SLUICE_SIM_SCALE", "1")
-    given = ["--gpu", "sim", "--mixes", "kernels-50us+kernels-5ms", "--learn", "0", "--rounds", "1"]
+    given = ["--gpu", "sim", "--mixes", "kernels-50us+kernels-5ms", "--learn", "0", "--rounds", "1:1"]
     wanted = "default,slice=off,policy=event:1 announce=2ms"
     code = cli.main([*given, "--conditions", wanted, "--window", "1.9", "--out", str(tmp_path)])
     said = capsys.readouterr()

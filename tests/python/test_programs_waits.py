@@ -182,12 +182,12 @@ def made(truth, seed, least=5):
 
 
 def test_rounds_end_when_each_axis_is_decided():
-    """With a quiet host five rounds do; by waits also with a noisy one. What polls has the most."""
+    """With a quiet host five rounds do; by waits also with a noisy one. What polls mostly has the most."""
     quiet, noisy = Truth(2.0, 0.3, 0.7, 0.6, noise=0.01), Truth(0.9, 0.2, 0.7, 0.6)
     polls = Truth(0.9, 0.2, 0.7, 0.6, counts=False)
     assert max(made(quiet, seed)[0] for seed in SEEDS) <= 7
     assert share_of(SEEDS, lambda seed: made(noisy, seed)[0] <= 7) >= 0.9
-    assert min(made(polls, seed)[0] for seed in SEEDS) == MOST_ROUNDS
+    assert share_of(SEEDS, lambda seed: made(polls, seed)[0] == MOST_ROUNDS) >= 0.8
 
 
 def test_less_best_effort_is_no_verdict_while_a_gain_is_possible():
@@ -200,14 +200,14 @@ def test_less_best_effort_is_no_verdict_while_a_gain_is_possible():
 
 
 def test_to_look_after_each_round_calls_little_worse_that_is_not():
-    """200 mixes in which nothing differs, durations only, each looked at up to eight times: at the usual level one in
-    twelve was called worse."""
-    truth = Truth(0.5, 0.5, noise=0.06, counts=False)
+    """200 mixes in which nothing differs, durations only, each looked at up to ten times. Seen to fail at the usual
+    level, with 5 % of them."""
+    truth = Truth(0.5, 0.5, noise=0.15, counts=False)
 
     def is_worse(seed):
-        return verdicts(summarize(made(truth, seed)[1]))[0].worse
+        return verdicts(summarize(made(truth, seed, least=3)[1]))[0].worse
 
-    assert share_of(range(200), is_worse) <= 0.05
+    assert share_of(range(200), is_worse) <= 0.03
 
 
 def test_one_round_and_too_few_requests_are_undecided():

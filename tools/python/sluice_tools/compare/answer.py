@@ -155,9 +155,11 @@ def _direction(found: _Figures) -> tuple[str, bool, bool]:
     """Of the latency, whether it is sure, and whether it is by the waits."""
     assert found.ratio
     direction, sure = _of(found.ratio, math.log1p(SAME_LATENCY))
-    if sure or found.waited is None or found.rounds < _FEWEST_ROUNDS:
-        return direction, sure, False
-    return *_of(found.waited, SAME_LATENCY), True
+    if not sure and found.waited is not None:
+        by_waits, known = _of(found.waited, SAME_LATENCY)
+        if known:
+            return by_waits, True, True
+    return direction, sure, False
 
 
 def _of(change: Change, least: float) -> tuple[str, bool]:

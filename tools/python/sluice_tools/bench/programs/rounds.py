@@ -7,9 +7,10 @@ from sluice_tools.bench.programs.results import summarize
 from sluice_tools.bench.programs.verdict import verdicts
 
 MOST_ROUNDS = 12
-# The rounds end early only by what is this sure: each look at the results would else have the whole chance of an error.
-# After the most rounds the usual level counts (Haybittle and Peto's rule for looks at a trial that runs).
-EARLY = 0.001
+# The rounds end early only by what is this sure: each look at the results would else have the whole chance of an error,
+# and three times as many equal mixes be called worse. After the most rounds the usual level counts (Haybittle and
+# Peto's rule for looks at a trial that runs).
+EARLY = 0.01
 
 
 @dataclass(frozen=True)
