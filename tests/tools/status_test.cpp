@@ -163,6 +163,9 @@ TEST_F(Status, SaysWhatAProgramGives) {
   expect_says(text(), "gives 3.1 of 5 %: gates close late (1.2 %), windows (1.9 %)\n");
   EXPECT_EQ(json()["given"],
             (nlohmann::json{{"closing", 0.012}, {"windows", 0.019}, {"open", 0.0}}));
+  client.gives_open.store(30);
+  expect_says(text(), "gives 3.4 of 5 %: gates close late (1.2 %), windows (1.9 %)\n");
+  expect_says(text(), " gates stay open (0.3 %)\n");
   client.gives_closing.store(0);
   client.gives_windows.store(0);
   client.gives_open.store(444);

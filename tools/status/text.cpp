@@ -132,9 +132,9 @@ std::string remarks(const shm::Snapshot& snapshot, const shm::ClientSnapshot& cl
     add("^ " + policy_note(client));
   }
   if (const std::string note = ungated_note(snapshot, client); !note.empty()) add("^ " + note);
-  // What follows the last "; " has a line of its own where the whole does not fit.
-  auto add_parts = [&](const std::string& note) {
-    const std::size_t last = note.rfind("; ");
+  // What follows the last separator has a line of its own where the whole does not fit.
+  auto add_parts = [&](const std::string& note, const char* separator = "; ") {
+    const std::size_t last = note.rfind(separator);
     const bool fits = indent.size() + note.size() <= columns || last == std::string::npos;
     add(fits ? note : note.substr(0, last));
     if (!fits) add(" " + note.substr(last + 1));
@@ -146,7 +146,7 @@ std::string remarks(const shm::Snapshot& snapshot, const shm::ClientSnapshot& cl
   if (const std::string note = mps_note(snapshot, client); !note.empty()) add_parts(note);
   if (const std::string note = slice_note(client); !note.empty()) add(note);
   if (const std::string note = turn_note(client); !note.empty()) add(note);
-  if (const std::string note = give_note(client); !note.empty()) add(note);
+  if (const std::string note = give_note(client); !note.empty()) add_parts(note, ", ");
   if (const std::string note = close_note(client); !note.empty()) add_parts(note);
   if (const std::string note = steps_note(client); !note.empty()) add_parts(note);
   if (client.longest_launch_ns != 0) {
