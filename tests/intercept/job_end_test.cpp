@@ -84,7 +84,7 @@ class JobEnd : public testing::Test {
   }
 
   OwnClient client_{5};
-  Jobs jobs_{*client_, idle_worker(), idle_worker(), false, false};
+  Jobs jobs_{*client_, idle_worker(), idle_worker(), false};
   Stream stream_;
 };
 
@@ -95,7 +95,8 @@ TEST_F(JobEnd, WorkThatTheProgramWillWaitForKeepsItOpen) {
   client_.board().slots[1].info.store(shm::SlotInfo{shm::SlotState::kLive, 0, 0, 1}.pack());
   client_.board().slots[1].policy.store(shm::kDefaultPolicy.pack());
   client_.board().used.store(3);
-  Jobs jobs{*client_, idle_worker(), idle_worker(), false, true};
+  client_.board().slots[0].requested_give.store(shm::pack_give(shm::kDefaultGive));
+  Jobs jobs{*client_, idle_worker(), idle_worker(), false};
   const auto event = [](std::uintptr_t step) { return reinterpret_cast<CUevent>(64 * step); };
   const auto poll = [&] {
     jobs.poll(true);
@@ -228,7 +229,7 @@ TEST_F(JobEnd, SynchronisesBesideABusyStreamLeaveNothingBehind) {
 // The same at priority 0, where nothing but a synchronise ends a job.
 TEST_F(JobEnd, NothingGrowsInAJobOfPriorityZero) {
   OwnClient best_effort(0);
-  Jobs jobs(*best_effort, idle_worker(), idle_worker(), false, false);
+  Jobs jobs(*best_effort, idle_worker(), idle_worker(), false);
   Stream other;
   jobs.touch(stream_);
   const std::size_t before = allocated();

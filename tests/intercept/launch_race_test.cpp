@@ -88,7 +88,7 @@ Worker& idle_worker() {
 // membarrier in order_launch_counts().
 TEST(LaunchRace, ALaunchIsSeenByWhoEndsTheJobOrBeginsOne) {
   OwnClient client{5};
-  Jobs jobs{*client, idle_worker(), idle_worker(), false, false};
+  Jobs jobs{*client, idle_worker(), idle_worker(), false};
   Stream stream;
   stream.key.handle = reinterpret_cast<CUstream>(16);
   CUstream const named = stream.key.handle;

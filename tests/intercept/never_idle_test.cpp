@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/clock.hpp"
+#include "shm/give.hpp"
 #include "shm/policy.hpp"
 #include "shm/target.hpp"
 #include "tests/intercept/above.hpp"
@@ -116,6 +117,25 @@ TEST_F(NeverIdle, ATargetThatCannotBeKeptChangesNothing) {
   slot().requested_target.store(shm::parse_target("p99=100us")->pack());
   EXPECT_GE(jobs_until(5), 5U);
   EXPECT_GT(slot().target_jobs.load(), 100U) << "those in windows are counted, too";
+}
+
+// `sluice set --give` at run time.
+TEST_F(NeverIdle, WhatIsGivenMayChange) {
+  start();
+  EXPECT_GE(jobs_until(5), 5U);
+  EXPECT_TRUE(eventually([this] { return slot().gives_known.load() == 1; }, 10s));
+  slot().requested_give.store(shm::pack_give(0));
+  job();
+  EXPECT_TRUE(eventually([this] {
+    job();
+    return slot().gives_known.load() == 0;
+  }));
+  const std::uint32_t before = windows();
+  const std::uint64_t end = base::monotonic_ns() + 2000 * kMs;
+  while (base::monotonic_ns() < end) job();
+  EXPECT_LE(windows(), before + 1) << "the one that was open";
+  slot().requested_give.store(shm::pack_give(100));
+  EXPECT_GE(jobs_until(before + 5), before + 5);
 }
 
 // Prevents: best effort that begins next to such a program never runs, and so counts as idle.

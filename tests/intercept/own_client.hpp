@@ -6,6 +6,7 @@
 #include "intercept/slot/client_slot.hpp"
 #include "shm/board.hpp"
 #include "shm/gates.hpp"
+#include "shm/give.hpp"
 #include "shm/policy.hpp"
 
 namespace sluice::intercept::test {
@@ -37,6 +38,7 @@ class OwnClient {
     };
     const shm::SlotInfo info{shm::SlotState::kLive, static_cast<std::uint8_t>(priority), 0, 1};
     board_->slots[0].info.store(info.pack());
+    board_->slots[0].requested_give.store(shm::pack_give(0));  // unless a test says otherwise
     board_->slots[0].policy.store(shm::parse_policy(policy)->pack());
     board_->slots[0].requested_policy.store(shm::parse_policy(policy)->pack());
     board_->used.store(1);

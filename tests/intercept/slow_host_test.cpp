@@ -66,7 +66,7 @@ TEST_F(InFlight, CountsOnlyWhereStepsMayHaveWindows) {
   EXPECT_FALSE(goes_on());
   add_below();
   EXPECT_TRUE(goes_on());
-  steps_ = std::make_unique<Steps>(*client_, false);
+  steps_ = std::make_unique<Steps>(*client_);
   begin_job();
   decode(20);
   EXPECT_FALSE(goes_on());

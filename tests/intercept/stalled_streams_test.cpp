@@ -127,7 +127,7 @@ class StalledStreams : public testing::Test {
   bool active() { return client_.active(); }
 
   OwnClient client_{5};
-  Jobs jobs_{*client_, idle_worker(), idle_worker(), false, false};
+  Jobs jobs_{*client_, idle_worker(), idle_worker(), false};
   std::array<Stream, kStreams> streams_;
   std::array<LaunchDuration, kStreams> kinds_;
   std::array<EventPool, kStreams> pools_{EventPool{idle_worker()}, EventPool{idle_worker()},

@@ -25,6 +25,7 @@ class StepEnds : public testing::Test {
   };
 
   StepEnds() {
+    steps_->give(0.05, false);
     add_below();
     begin_job();
   }
@@ -84,7 +85,7 @@ class StepEnds : public testing::Test {
   }
 
   OwnClient client_{5};
-  std::unique_ptr<Steps> steps_ = std::make_unique<Steps>(*client_, true);
+  std::unique_ptr<Steps> steps_ = std::make_unique<Steps>(*client_);
   std::deque<Flight> flights_;
   std::uint64_t now_ = 1000 * kMs;
   std::uint64_t gpu_ns_ = 0;

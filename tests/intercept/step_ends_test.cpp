@@ -141,7 +141,7 @@ TEST_F(StepEnds, NothingOpensWithoutAnybodyBelow) {
 }
 
 TEST_F(StepEnds, NothingOpensWhereWindowsAreOff) {
-  steps_ = std::make_unique<Steps>(*client_, false);
+  steps_ = std::make_unique<Steps>(*client_);
   decode(200);
   EXPECT_EQ(windows_, 0);
   EXPECT_GT(client_->slot().steps.ended.load(), 100U) << "steps are shown all the same";

@@ -84,6 +84,7 @@ TEST_F(ThoseBelow, WithShortSlicesNeedNoPredictions) {
 class TrialLooks : public testing::Test {
  protected:
   TrialLooks() {
+    trials_.give(0.05);
     shm::Slot& below = client_.board().slots[1];
     below.info.store(shm::SlotInfo{shm::SlotState::kLive, 0, 0, 1}.pack());
     below.policy.store(shm::kDefaultPolicy.pack());
@@ -218,7 +219,7 @@ TEST_F(TrialLooks, OnlyJobsThatAreHarmedNeedGatesThatCloseEarly) {
   EXPECT_TRUE(trials_.need_early(now_));
   client_.board().slots[1].name = {"another"};
   EXPECT_FALSE(trials_.need_early(now_)) << "nothing is known of the new neighbour";
-  Trials off(*client_, false);
+  Trials off(*client_);
   EXPECT_TRUE(off.need_early(now_));
 }
 

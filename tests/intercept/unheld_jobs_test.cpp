@@ -51,7 +51,7 @@ class UnheldJobs : public testing::Test {
   std::uint64_t last_ms() { return (client_->slot().job_times.recent().ns.back() + kMs / 2) / kMs; }
 
   OwnClient client_{0};
-  Jobs jobs_{*client_, idle_worker(), idle_worker(), false, false};
+  Jobs jobs_{*client_, idle_worker(), idle_worker(), false};
   Stream stream_;
 };
 

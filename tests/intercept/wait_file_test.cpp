@@ -70,9 +70,9 @@ TEST_F(WaitFiles, CountEachCallThatWaits) {
   expect_counted(Id::cuCtxSynchronize, [] { cuCtxSynchronize(); });
   expect_counted(Id::cuStreamSynchronize, [&] { cuStreamSynchronize(stream); });
   expect_counted(Id::cuEventSynchronize, [&] { cuEventSynchronize(event); });
-  expect_counted(Id::cuMemcpyDtoH_v2, [&] { cuMemcpyDtoH(&word_, 0x1000, sizeof word_); });
+  expect_counted(Id::cuMemcpyDtoH_v2, [&] { cuMemcpyDtoH_v2(&word_, 0x1000, sizeof word_); });
   expect_counted(Id::cuMemcpyDtoHAsync_v2,
-                 [&] { cuMemcpyDtoHAsync(&word_, 0x1000, sizeof word_, stream); });
+                 [&] { cuMemcpyDtoHAsync_v2(&word_, 0x1000, sizeof word_, stream); });
 }
 
 // Prevents: a program that asks again and again counts as one that waits.

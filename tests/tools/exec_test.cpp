@@ -90,17 +90,16 @@ TEST_F(Exec, SaysWhatAProgramGives) {
   EXPECT_EQ(exec({"--priority", "0", "--give", "5%"}, {"true"}).err, "") << "the default";
 }
 
-// Prevents: `first` is taken for the program, or nobody learns what does the same now.
-TEST_F(Exec, AFormerOptionNamesItsSuccessor) {
-  for (const std::vector<std::string>& former :
-       {std::vector<std::string>{"--priority", "1", "--close", "first"},
-        std::vector<std::string>{"--close=law", "--priority", "1"}}) {
-    const base::Captured result = exec(former, {"true"});
-    EXPECT_EQ(result.exit_code, 2);
-    EXPECT_EQ(result.err,
-              "sluice exec: --close is gone: --give 0 closes the gates at the first launch of a "
-              "job, as --close first did\n");
-  }
+// Prevents: scripts of 0.2 fail.
+TEST_F(Exec, AFormerOptionStillWorksAndNamesItsSuccessor) {
+  const base::Captured first = exec({"--priority", "1", "--close", "first"}, {"env"});
+  EXPECT_EQ(variable(first, "SLUICE_GIVE"), "0");
+  EXPECT_EQ(first.err, "sluice exec: --close first is --give 0 now\n");
+  const base::Captured both = exec({"--priority", "1", "--close=first", "--give", "2%"}, {"env"});
+  EXPECT_EQ(variable(both, "SLUICE_GIVE"), "2%");
+  const base::Captured law = exec({"--close=law", "--priority", "1"}, {"env"});
+  EXPECT_EQ(variable(law, "SLUICE_GIVE"), "(not set)");
+  EXPECT_EQ(law.exit_code, 0);
 }
 
 TEST_F(Exec, KeepsWhatTheUserHasSet) {

@@ -47,6 +47,7 @@ struct Options {
   std::string policy = shm::to_string(shm::kDefaultPolicy);
   std::string target;  ///< Empty: none.
   std::string give;    ///< Empty: the default.
+  std::string close;   ///< Of 0.2; empty, `first` or `law`.
   std::string slice;   ///< Empty: auto.
   std::string memory;  ///< Empty: no limit.
   std::string weight;  ///< Empty: none.
@@ -96,6 +97,9 @@ void add_options(CLI::App& app, Options& options) {
       ->envname("SLUICE_GIVE")
       ->type_name("SHARE")
       ->check(shm::check_give);
+  app.add_option("--close", options.close)
+      ->group("")  // not in the help
+      ->check(CLI::IsMember({"first", "law"}));
   app.add_option(
          "--slice", options.slice,
          "Its time slice on the GPU next to a higher priority: " + std::string(shm::kSliceForms))
@@ -197,17 +201,6 @@ int find_program_arguments(const CLI::App& app, int argc, char** argv, int& end_
   return argc;
 }
 
-/// Throws UsageError for an option that an earlier version had.
-void refuse_former_options(const char* const* begin, const char* const* end) {
-  const bool found = std::any_of(begin, end, [](std::string_view argument) {
-    return argument == "--close" || argument.starts_with("--close=");
-  });
-  if (!found) return;
-  throw base::UsageError(
-      "--close is gone: --give 0 closes the gates at the first launch of a job, as --close first "
-      "did");
-}
-
 /// The labels as SLUICE_LABEL has them.
 std::string all_of(const std::vector<std::string>& labels) {
   std::string text;
@@ -220,7 +213,6 @@ std::optional<int> parse_command_line(int argc, char** argv, Options& options) {
   add_options(app, options);
   int end_of_ours = 0;
   const int program = find_program_arguments(app, argc, argv, end_of_ours);
-  refuse_former_options(argv, argv + end_of_ours);
   if (const auto exit_code = base::parse(app, end_of_ours, argv)) return exit_code;
   options.program.assign(argv + program, argv + argc);
   if (options.program.empty()) {
@@ -242,6 +234,14 @@ std::optional<int> parse_command_line(int argc, char** argv, Options& options) {
 
 void warn(const Options& options, const std::string& line) {
   if (options.log_level != "off" && !line.empty()) base::print_error(kName, line);
+}
+
+/// `--close first` of 0.2 is `--give 0`, and `--close law` is the default.
+void take_former_option(Options& options) {
+  if (options.close.empty()) return;
+  const bool first = options.close == "first";
+  if (first && options.give.empty()) options.give = "0";
+  warn(options, first ? "--close first is --give 0 now" : "--close law is the default, and goes");
 }
 
 /// Returns an absolute path: the program may change its working directory.
@@ -340,6 +340,7 @@ int exec(int argc, char** argv) {
   sigaction(SIGCHLD, nullptr, &child_signal);
   Options options;
   if (const auto exit_code = parse_command_line(argc, argv, options)) return *exit_code;
+  take_former_option(options);
   const base::Install install = base::Install::of_this_program();
   const std::string program = find_program(install, options.program[0]);
   // This process may run in a shell that runs under `sluice exec`.
