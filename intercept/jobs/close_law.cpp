@@ -218,7 +218,8 @@ void CloseLaw::charge(Entry& entry, const Decision& decision, const Job& job) no
     entry.first_duration_ns += (duration - entry.first_duration_ns) / entry.first_jobs;
     return;
   }
-  if (decision.when == When::kFirst || entry.first_jobs == 0) return;
+  // The budget of trials pays for what is tried.
+  if (decision.when == When::kFirst || entry.first_jobs == 0 || entry.phase == Phase::kTry) return;
   const double cost =
       entry.facts.waits ? waited - entry.first_wait_ns : duration - entry.first_duration_ns;
   spent_ns_ += std::min(cost, std::max(kMost * entry.first_duration_ns, kMostNs));
@@ -306,11 +307,11 @@ void CloseLaw::wait_longer(Entry& entry) noexcept {
   entry.pause = std::min(2 * entry.pause, kLongestPause);
 }
 
-/// For the budget: trials that have begun go on when it has paid for what was. What is overspent is
-/// paid back at any level.
+/// For the budget: trials that have begun go on when it has paid for what was. What levels that
+/// were found have overspent is paid back before they are used again.
 bool CloseLaw::waits(const Entry& entry) const noexcept {
   return (entry.phase != Phase::kHold && budget_.is_overdrawn()) ||
-         (entry.level != 0 && overdrawn_);
+         (entry.phase != Phase::kTry && entry.level != 0 && overdrawn_);
 }
 
 bool CloseLaw::knows(std::uint64_t fingerprint) const noexcept {

@@ -133,6 +133,8 @@ TEST_F(JobEnd, ALookWithTheTimeOfBeforeTheJobCountsNoTime) {
   shm::Board& board = *client_->seat().writable;
   board.slots[1].info.store(shm::SlotInfo{shm::SlotState::kLive, 0, 0, 1}.pack());
   board.used.store(3);
+  board.slots[0].requested_give.store(0);  // with --give 0 no target leaves gates open
+  jobs_.take_give();
   const auto ask_for = [&](const char* target) {
     client_->slot().requested_target.store(shm::parse_target(target)->pack());
     jobs_.take_target();
