@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 from sluice_tools.errors import run_error, usage_error
@@ -88,7 +89,11 @@ class Store:
         try:
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            for _ in range(40):  # an interrupted child may still write into it
+                shutil.rmtree(folder, ignore_errors=True)
+                if not folder.exists():
+                    break
+                time.sleep(0.05)
             os.close(lock)
 
     def remove_abandoned(self) -> None:
