@@ -83,9 +83,9 @@ def test_each_request_has_the_time_that_it_waited_for_the_gpu(clock, tmp_path, m
 
 def test_nobody_counts_waits_of_a_program_without_a_gpu(clock, tmp_path, monkeypatch):
     monkeypatch.setenv("SLUICE_WAITS", str(tmp_path))
-    assert "waited_ns" not in serve(clock, lambda index: b"", 0)
+    assert "waited_ns" not in (serve(clock, lambda index: b"", 0) or {"waited_ns": []})
     monkeypatch.delenv("SLUICE_WAITS")
-    assert "waited_ns" not in serve(clock, lambda index: b"", 0)
+    assert "waited_ns" not in (serve(clock, lambda index: b"", 0) or {"waited_ns": []})
 
 
 def test_latency_counts_from_the_arrival_and_late_requests_are_dropped(clock):

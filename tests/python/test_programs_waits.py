@@ -173,11 +173,10 @@ def test_a_price_is_in_the_json_also_where_nothing_is_saved(tmp_path, capsys):
 
 def made(truth, seed, least=5):
     """How many rounds are made, and all rows."""
-    chance, found = random.Random(seed), []
-    for number in range(1, MOST_ROUNDS + 1):
+    chance, found, number = random.Random(seed), [], 0
+    while number < least or (number < MOST_ROUNDS and undecided(found)):
+        number += 1
         found += truth.round(number, chance)
-        if number >= least and not undecided(found):
-            break
     return number, found
 
 
