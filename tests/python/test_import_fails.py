@@ -22,11 +22,16 @@ from sluice_tools.models import cli
 def work(args, store):
     with store.work_folder() as work:
         (work / "model.pt").write_text("half")
-        open(sys.argv[1], "w").write(str(os.getpid()))
+        with open(sys.argv[1], "w") as reached:  # an interrupt in a destructor would be lost
+            reached.write(str(os.getpid()))
         {does}
 cli._import = work
 sys.exit(cli.main(["import", "net", "file", "--store", sys.argv[2]], in_child=True))
 """
+
+
+# A signal just before one long sleep would be seen after it.
+ENDLESS = "while True: time.sleep(0.05)"
 
 
 def start(tmp_path: Path, does: str) -> subprocess.Popen:
@@ -62,7 +67,7 @@ def test_the_exit_code_is_that_of_the_work(tmp_path, code):
 @pytest.mark.parametrize("to", ["the command", "all processes, as Ctrl-C"])
 def test_an_interrupt_reaches_the_work(tmp_path, number, to):
     store = store_of(tmp_path)
-    process = start(tmp_path, "time.sleep(600)")
+    process = start(tmp_path, ENDLESS)
     try:
         wait_for(lambda: (tmp_path / "reached").exists() and (tmp_path / "reached").read_text())
         if to != "the command":
@@ -80,7 +85,7 @@ def test_an_interrupt_reaches_the_work(tmp_path, number, to):
 def test_the_work_ends_with_its_command(tmp_path):
     """A user who kills the command does not expect that it goes on."""
     store = store_of(tmp_path)
-    process = start(tmp_path, "time.sleep(600)")
+    process = start(tmp_path, ENDLESS)
     wait_for(lambda: (tmp_path / "reached").exists() and (tmp_path / "reached").read_text())
     process.kill()
     process.communicate(timeout=60)

@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import sys
+import time
 from pathlib import Path
 
 from sluice_tools import child
@@ -235,10 +236,19 @@ def _show(args, store: Store) -> None:
     report.print_model(store, args.name, args.json)
 
 
-def _interrupt(_signal, _frame):
-    for number in (signal.SIGINT, signal.SIGTERM):  # A second one must not end the cleaning up.
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
+class _Interrupt:
+    """A terminal's Ctrl-C may come twice: from the terminal, and passed on by the parent. The second one must not end
+    the cleaning up; one that comes later does."""
+
+    _BURST_S = 2.0
+
+    def __init__(self):
+        self._since = -self._BURST_S
+
+    def __call__(self, _signal, _frame):
+        before, self._since = self._since, time.monotonic()
+        if self._since - before >= self._BURST_S:
+            raise KeyboardInterrupt
 
 
 def _store(args) -> Store:
@@ -246,7 +256,11 @@ def _store(args) -> Store:
 
 
 def _run(args) -> int:
-    signal.signal(signal.SIGTERM, _interrupt)  # says the same as Ctrl-C; run_command() takes it back
+    interrupt = _Interrupt()
+    signal.signal(signal.SIGTERM, interrupt)  # says the same as Ctrl-C; run_command() takes it back
+    before = signal.getsignal(signal.SIGINT)
+    if before != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, interrupt)
     store = _store(args)
     try:
         {"export": _export, "import": _import, "list": _list, "show": _show}[args.command](args, store)
@@ -254,6 +268,8 @@ def _run(args) -> int:
     except KeyboardInterrupt:
         print("sluice models: interrupted; nothing was left in the store", file=sys.stderr)
         return 130
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def main(argv: list[str] | None = None, in_child: bool = False) -> int:

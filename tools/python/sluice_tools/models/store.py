@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import tempfile
-import time
 from pathlib import Path
 
 from sluice_tools.errors import run_error, usage_error
@@ -89,11 +88,7 @@ class Store:
         try:
             yield folder
         finally:
-            for _ in range(40):  # an interrupted child may still write into it
-                shutil.rmtree(folder, ignore_errors=True)
-                if not folder.exists():
-                    break
-                time.sleep(0.05)
+            shutil.rmtree(folder, ignore_errors=True)
             os.close(lock)
 
     def remove_abandoned(self) -> None:
