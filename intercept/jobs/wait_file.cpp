@@ -35,7 +35,7 @@ void* map_words(const std::string& path) noexcept {
 
 }  // namespace
 
-void WaitFile::start(const std::string& folder) noexcept {
+void WaitFile::start(const std::string& folder) {
   const std::string path = folder + "/" + std::to_string(getpid());
   void* const mapping = map_words(path);
   if (mapping == nullptr) {

@@ -17,7 +17,8 @@ class WaitFile {
   static constexpr std::uint64_t kLongNs = 50'000;
 
   /// Makes the file `folder`/PID and counts from then on, or reports in one line why it cannot.
-  static void start(const std::string& folder) noexcept;
+  /// Throws std::bad_alloc.
+  static void start(const std::string& folder);
 
   explicit WaitFile(std::atomic<std::uint64_t>* words) noexcept : words_(words) {}
 

@@ -46,8 +46,7 @@ std::string collector_path() noexcept {
 
 }  // namespace
 
-void Trace::start(const std::string& folder, std::uint64_t limit,
-                  const shm::TraceHeader& header) noexcept {
+void Trace::start(const std::string& folder, std::uint64_t limit, const shm::TraceHeader& header) {
   const std::string path = folder + "/" + std::to_string(getpid()) + ".sltrace";
   TraceFile* file = TraceFile::create(path, header, limit);
   if (file == nullptr) {

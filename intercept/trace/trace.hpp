@@ -24,9 +24,8 @@ void put_text(std::array<char, kSize>& field, std::string_view text) noexcept {
 class Trace {
  public:
   /// Begins to record into `folder`, or reports in one line why it cannot. Called once, for the
-  /// first client of the process.
-  static void start(const std::string& folder, std::uint64_t limit,
-                    const shm::TraceHeader& header) noexcept;
+  /// first client of the process. Throws std::bad_alloc.
+  static void start(const std::string& folder, std::uint64_t limit, const shm::TraceHeader& header);
 
   /// Bracket a launch of the calling thread. `function` is null for a graph.
   void before_launch() noexcept;
