@@ -1,7 +1,5 @@
 #include "shm/policy.hpp"
 
-#include <array>
-
 #include "shm/time_text.hpp"
 
 namespace sluice::shm {

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -99,7 +98,7 @@ void add_options(CLI::App& app, Options& options) {
       ->check(shm::check_give);
   app.add_option("--close", options.close)
       ->group("")  // not in the help
-      ->check(CLI::IsMember({"first", "law"}));
+      ->check(base::one_of({"first", "law"}));
   app.add_option(
          "--slice", options.slice,
          "Its time slice on the GPU next to a higher priority: " + std::string(shm::kSliceForms))
