@@ -10,25 +10,13 @@
 namespace sluice::intercept {
 namespace {
 
+using test::a_critical_program;
 using test::at;
+using test::between;
 using test::Machine;
 using test::Program;
 using test::Together;
 using test::When;
-
-double between(std::mt19937_64& random, double low, double high) {
-  return std::exp(std::uniform_real_distribution<double>(std::log(low), std::log(high))(random));
-}
-
-/// What does not depend on the neighbour.
-Program a_critical_program(std::mt19937_64& random) {
-  Program program;
-  program.launches = std::uint64_t(between(random, 4, 1000));
-  program.host = between(random, 1, 10);
-  program.gpu = program.host * between(random, 0.1, 0.6);
-  program.host_noise = between(random, 0.01, 0.2);
-  return program;
-}
 
 enum class Harm { kMedian, kTail, kDuration, kPhases, kDrawn };
 

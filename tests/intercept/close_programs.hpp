@@ -32,6 +32,21 @@ struct Program {
   double other_gpu = 0;
 };
 
+/// Its logarithm is drawn.
+inline double between(std::mt19937_64& random, double low, double high) {
+  return std::exp(std::uniform_real_distribution<double>(std::log(low), std::log(high))(random));
+}
+
+/// What does not depend on the neighbour.
+inline Program a_critical_program(std::mt19937_64& random) {
+  Program program;
+  program.launches = std::uint64_t(between(random, 4, 1000));
+  program.host = between(random, 1, 10);
+  program.gpu = program.host * between(random, 0.1, 0.6);
+  program.host_noise = between(random, 0.01, 0.2);
+  return program;
+}
+
 struct Outcome {
   double waited = 0;
   double duration = 0;
@@ -213,7 +228,7 @@ class Together {
   void give(double part) {
     spending.emplace();
     spending->set(part);
-    law.set(CloseLaw::Allowed::of(part));
+    law.set(CloseLaw::Allowed::of(static_cast<std::uint32_t>(std::lround(part * 1000))));
   }
 
   CloseLaw law;

@@ -97,17 +97,9 @@ TEST(Spending, WhatWasChargedTooMuchComesBack) {
   EXPECT_EQ(spending.spent(Lever::kWindows), 0) << "nobody is given more for that";
 }
 
-double between(std::mt19937_64& random, double low, double high) {
-  return low * std::pow(high / low, std::uniform_real_distribution<double>(0, 1)(random));
-}
-
 /// Open gates cost most jobs nothing, and some of them much, so that the mean is what hurts.
 Program drawn(std::mt19937_64& random) {
-  Program program;
-  program.launches = std::uint64_t(between(random, 4, 1000));
-  program.host = between(random, 1, 10);
-  program.gpu = program.host * between(random, 0.1, 0.6);
-  program.host_noise = between(random, 0.01, 0.2);
+  Program program = a_critical_program(random);
   program.wait_noise = program.host * between(random, 0.002, 0.1);
   program.share = 1;
   program.kernel = program.host * 0.002;

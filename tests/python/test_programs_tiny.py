@@ -109,10 +109,17 @@ def test_both_ranks_of_a_training_make_its_steps():
     assert len(said[3]["ends_ns"]) > 1 and code == 0
 
 
-@pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="needs a build of Sluice")
-def test_a_mix_is_measured_under_the_real_sluice(tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def built_sluice(monkeypatch):
+    """The commands of this build, for programs that are started by them, too."""
+    if "SLUICE_TEST_PROGRAM" not in os.environ:
+        pytest.skip("needs a build of Sluice")
     monkeypatch.setenv("SLUICE_PROGRAM", os.environ["SLUICE_TEST_PROGRAM"])
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+
+
+@pytest.mark.usefixtures("built_sluice")
+def test_a_mix_is_measured_under_the_real_sluice(tmp_path, capsys):
     given = ["--gpu", "sim", "--mixes", "vit-graph+prefill", "--window", "1.4", "--learn", "0"]
     code = cli.main([*given, "--rounds", "2:2", "--out", str(tmp_path)])
     said = capsys.readouterr()
@@ -120,11 +127,9 @@ def test_a_mix_is_measured_under_the_real_sluice(tmp_path, monkeypatch, capsys):
     assert "critical outputs are equal to the bit in 1 of 1" in said.out
 
 
-@pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="needs a build of Sluice")
+@pytest.mark.usefixtures("built_sluice")
 def test_waits_for_the_simulated_gpu_are_an_axis(tmp_path, monkeypatch, capsys):
     """A request is 5 ms of GPU work. Bare, half of the time is of kernels of 5 ms, and nothing is held or watched."""
-    monkeypatch.setenv("SLUICE_PROGRAM", os.environ["SLUICE_TEST_PROGRAM"])
-    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
     monkeypatch.setenv("SLUICE_SIM_SCALE", "1")
     given = ["--gpu", "sim", "--mixes", "kernels-250us+kernels-5ms", "--learn", "0", "--rounds", "2:2"]
     code = cli.main([*given, "--window", "1.9", "--json", "--out", str(tmp_path)])
@@ -139,11 +144,9 @@ def test_waits_for_the_simulated_gpu_are_an_axis(tmp_path, monkeypatch, capsys):
     assert any(f"waits {waits['bare']:.3g} ms" in line for line in said.err.splitlines())
 
 
-@pytest.mark.skipif("SLUICE_TEST_PROGRAM" not in os.environ, reason="needs a build of Sluice")
+@pytest.mark.usefixtures("built_sluice")
 def test_conditions_are_switched_on_the_simulated_gpu(tmp_path, monkeypatch, capsys):
     """Settings that do not arrive would make all conditions equal."""
-    monkeypatch.setenv("SLUICE_PROGRAM", os.environ["SLUICE_TEST_PROGRAM"])
-    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
     monkeypatch.setenv("SLUICE_SIM_SCALE", "1")
     given = ["--gpu", "sim", "--mixes", "kernels-50us+kernels-5ms", "--learn", "0", "--rounds", "1:1"]
     wanted = "default,slice=off,policy=event:1 announce=2ms"
