@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "shm/give.hpp"
+
 namespace sluice::intercept {
 
 /// What those below get in any case: while a program is never idle, a part of its time pays for
@@ -15,7 +17,7 @@ namespace sluice::intercept {
 class Budget {
  public:
   /// What windows may lengthen the items by, unless set_part() says otherwise.
-  static constexpr double kAllowed = 0.05;
+  static constexpr double kAllowed = shm::kDefaultGive / 1000.0;
   // Of GPU time:
   static constexpr double kShortestNs = 1e6;
   static constexpr double kLongestNs = 25e6;

@@ -10,6 +10,7 @@
 #include "intercept/slot/bet.hpp"
 #include "intercept/slot/draw.hpp"
 #include "shm/board.hpp"
+#include "shm/give.hpp"
 
 namespace sluice::intercept {
 
@@ -53,13 +54,10 @@ class CloseLaw {
 
   /// What a trial may cost, in thousandths of the median and of the p99 of durations.
   struct Allowed {
-    std::uint32_t median = 20;
-    std::uint32_t tail = 50;
-    /// Of what the program gives, most is left to trials that fail, and to means above the median.
-    [[nodiscard]] static Allowed of(double given) noexcept {
-      const double tail = given * 1000;
-      return {static_cast<std::uint32_t>(tail * 2 / 5), static_cast<std::uint32_t>(tail)};
-    }
+    std::uint32_t median = shm::kDefaultGive * 2 / 5;
+    std::uint32_t tail = shm::kDefaultGive;
+    /// `given`: by the program, in 1/1000. Most of it is left to means above the median.
+    [[nodiscard]] static Allowed of(std::uint32_t given) noexcept { return {given * 2 / 5, given}; }
   };
 
   /// When the gates close in one job. A thread that enters a wait closes them in any case, unless

@@ -12,13 +12,14 @@ namespace sluice::intercept {
 /// A setting of the client, which `sluice set` may change. A target binds alone, unless both are
 /// set.
 void Jobs::take_give() noexcept {
-  const double part = client_.give() / 1000.0;
+  const std::uint32_t per_mille = client_.give();
+  const double part = per_mille / 1000.0;
   const bool binds = client_.says_what_it_gives();
   const std::lock_guard lock(mutex_);
   if (part == spending_.part() && binds == give_binds_) return;
   spending_.set(part);
   give_binds_ = binds;
-  trials_.give(part);
+  trials_.give(per_mille);
   share_out();
   if (!gives() && trials_.runs()) close_without_trial();
 }

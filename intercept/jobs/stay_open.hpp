@@ -3,6 +3,7 @@
 
 #include "intercept/slot/bet.hpp"
 #include "intercept/slot/draw.hpp"
+#include "shm/give.hpp"
 
 namespace sluice::intercept {
 
@@ -23,7 +24,7 @@ class StayOpen {
   /// Time slices follow the state; pairs of the time before say nothing.
   static constexpr double kSlicesNs = 600'000'000;
   /// The part by which a step may be longer, as windows may make it, unless set_part() is called.
-  static constexpr double kMore = 0.05;
+  static constexpr double kMore = shm::kDefaultGive / 1000.0;
   static constexpr double kMoreLate = 0.01;  ///< Steps that may be late on top of the closed ones.
   static constexpr double kSure = 100;       ///< The wealth of a bet that decides.
   static constexpr double kDoubt = 8;        ///< The wealth of a bet on harm that ends a trial.

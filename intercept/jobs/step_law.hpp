@@ -8,6 +8,7 @@
 #include "intercept/jobs/last_values.hpp"
 #include "intercept/jobs/stay_open.hpp"
 #include "intercept/slot/draw.hpp"
+#include "shm/give.hpp"
 #include "shm/target.hpp"
 
 namespace sluice::intercept {
@@ -26,7 +27,7 @@ class StepLaw {
   /// A kind is long if its median is so many times that of the most frequent kind.
   static constexpr double kLong = 2;
   /// What windows may lengthen the steps by, without a target and unless set_part() says otherwise.
-  static constexpr double kAllowed = 0.05;
+  static constexpr double kAllowed = shm::kDefaultGive / 1000.0;
   /// A step of a time alone begins so long after a window.
   static constexpr double kSettleNs = 25e6;
   /// One step in so many, and the one before it, have no window: they show what a step takes alone.

@@ -19,9 +19,9 @@ constexpr std::uint64_t kLongestLookNs = 5'000'000;
 
 Trials::Trials(ClientSlot& client) noexcept : client_(client), law_(new (std::nothrow) CloseLaw) {}
 
-void Trials::give(double part) noexcept {
-  gives_.store(part > 0, std::memory_order_relaxed);
-  if (law_ != nullptr) law_->set(CloseLaw::Allowed::of(part));
+void Trials::give(std::uint32_t per_mille) noexcept {
+  gives_.store(per_mille != 0, std::memory_order_relaxed);
+  if (law_ != nullptr) law_->set(CloseLaw::Allowed::of(per_mille));
 }
 
 /// Without a client below under a device policy nothing is tried, and the published policies behave

@@ -16,8 +16,8 @@ class Trials {
   /// If there is no memory for the law, it is off.
   explicit Trials(ClientSlot& client) noexcept;
 
-  /// The part of its time that the client gives; 0: gates close at the first launch.
-  void give(double part) noexcept;
+  /// What the client gives of its time, in 1/1000; 0: gates close at the first launch.
+  void give(std::uint32_t per_mille) noexcept;
   [[nodiscard]] double take_spent() noexcept { return law_ == nullptr ? 0 : law_->take_spent(); }
   void set_overdrawn(bool overdrawn) noexcept {
     if (law_ != nullptr) law_->set_overdrawn(overdrawn);

@@ -84,7 +84,7 @@ TEST_F(ThoseBelow, WithShortSlicesNeedNoPredictions) {
 class TrialLooks : public testing::Test {
  protected:
   TrialLooks() {
-    trials_.give(0.05);
+    trials_.give(shm::kDefaultGive);
     shm::Slot& below = client_.board().slots[1];
     below.info.store(shm::SlotInfo{shm::SlotState::kLive, 0, 0, 1}.pack());
     below.policy.store(shm::kDefaultPolicy.pack());
