@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from operator import truediv
 from pathlib import Path
 
 import pytest
@@ -112,7 +113,14 @@ def test_a_server_that_is_never_idle_is_compared(tmp_path, in_flight, pause):
     assert "UNKNOWN" not in out and "PROBABLY" in out
     counted, rows = ends.chosen(Rows(tmp_path / "out" / "compare.csv", cli.ROW_FIELDS).rows)
     of = {row["cell"]: row for row in rows if row["role"] == CRITICAL}
-    assert counted == ("steps" if in_flight and pause == "0" else counted)
+    if in_flight == 2 and pause == "0":
+        assert counted == "steps"
+    if in_flight == 1 and pause == "0":
+        # Whether the GPU is idle between two steps, so that each is a job, depends on the host.
+        measured = [row for row in rows_of(tmp_path).values() if row["role"] == CRITICAL]
+        jobs, steps = ([int(row[name] or 0) for row in measured] for name in ("jobs", "steps"))
+        alike = min(jobs) >= 20 and max(map(truediv, steps, jobs)) <= 1.2 * min(map(truediv, steps, jobs))
+        assert counted == ("jobs" if alike else "steps"), (jobs, steps)
     assert ("Latency is that of the critical client's steps" in " ".join(out.split())) == (counted == "steps")
     assert all(int(row["jobs"]) >= 20 for row in of.values())
     if in_flight == 2 and pause == "0":
