@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -74,15 +75,16 @@ def stacks(member: str) -> str:
 class Lane:
     """Runs programs one after the other on its GPUs, in a session of its own."""
 
-    def __init__(self, gpus: list[int], options):
+    def __init__(self, gpus: list[int], number: int, options):
         self.gpus, self.options, self.out = gpus, options, Path(options.out)
-        self.name = "-".join(map(str, gpus))
+        self.name = "-".join(map(str, [number, *gpus]))
         self.env = dict(os.environ, SLUICE_SESSION=f"hostile-{os.getpid()}-{self.name}", PYTHONPATH=str(HERE / "py"))
         self.env["TORCHINDUCTOR_CACHE_DIR"] = f"/tmp/hostile-inductor-{self.name}"
         if SIM:
             self.env["SLUICE_HOSTILE_SIM"] = "1"
         else:
             self.env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
+        self.repeats = REPEATS if options.lanes == 1 else 0
         self.neighbour = None
         self.neighbour_out = None
 
@@ -97,7 +99,8 @@ class Lane:
         gpu = ["--gpu", "sim"] if SIM else []
         if priority is None:
             return [SLUICE, "exec", *gpu, "--no-intercept", "--", *own] if SIM else own
-        return [SLUICE, "exec", *gpu, "--priority", str(priority), "--name", name, "--", *own]
+        more = [*gpu, *shlex.split(self.options.exec)]
+        return [SLUICE, "exec", *more, "--priority", str(priority), "--name", name, "--", *own]
 
     def run(self, program: Program, mode: str, limit: float) -> Result:
         folder = self.out / program.name
@@ -143,7 +146,7 @@ class Lane:
         if not SIM:
             env["CUDA_VISIBLE_DEVICES"] = str(self.gpus[0])
         own = self.wrap([SPIN, *NEIGHBOUR], 1 if under else None, "neighbour")
-        self.neighbour_out = (self.out / f"neighbour-{self.gpus[-1]}.txt").open("a+")
+        self.neighbour_out = (self.out / f"neighbour-{self.name}.txt").open("a+")
         self.neighbour = subprocess.Popen(
             own, stdout=self.neighbour_out, stderr=subprocess.STDOUT, env=env, start_new_session=True
         )
@@ -190,7 +193,7 @@ class Lane:
         for mode in order:
             if self.time_for(2 * a.wall):
                 self.next_to_neighbour(program, measured, mode)
-        for _ in range(REPEATS):
+        for _ in range(self.repeats):
             c, d = r.get("c"), r.get("d")
             if not (c and d and c.fine and d.fine and c.rate < SLOW_NEXT_TO * d.rate and self.time_for(4 * a.wall)):
                 break
@@ -207,7 +210,7 @@ class Lane:
 
     def repeat_slow(self, program: Program, r: dict[str, Result]) -> None:
         """Both again, in turns: whatever else the host does makes a run slower, never faster."""
-        for _ in range(REPEATS):
+        for _ in range(self.repeats):
             slow = r["b"].fine and r["b"].rate < SLOW_ALONE * r["a"].rate
             if not slow or not self.time_for(2 * r["a"].wall):
                 return

@@ -8,10 +8,12 @@ from cases import Program
 from measure import SLOW_ALONE, SLOW_NEXT_TO, Measured
 
 
-def verdict(program: Program, measured: Measured) -> dict:
+def verdict(program: Program, measured: Measured, speeds: bool) -> dict:
     """The line of results.jsonl."""
     r, neighbours = measured.runs, measured.neighbours
     findings = [("MINE", measured.mine)] if measured.mine else faults(program, measured)
+    if not speeds:
+        findings = [(word, reason) for word, reason in findings if word != "SLOW"]
     said = {re.sub(r"^sluice\[\d+\]: ", "", line) for m in ("b", "c") if m in r for line in r[m].said}
     return {
         "program": program.name,

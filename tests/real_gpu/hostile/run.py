@@ -39,7 +39,7 @@ class Schedule:
             except Exception as error:
                 measured = Measured({}, mine=f"run.py: {error!r}")
                 lane.stop_neighbour()
-            line = verdict(program, measured)
+            line = verdict(program, measured, speeds=self.options.lanes == 1)
             with self.lock:
                 self.results.append(line)
                 print(show(line, time.monotonic() - start), flush=True)
@@ -49,7 +49,8 @@ class Schedule:
     def phase(self, lanes: list[list[int]], queue: list[Program]) -> None:
         if not queue:
             return
-        threads = [threading.Thread(target=self.work, args=(Lane(lane, self.options), queue)) for lane in lanes]
+        own = [Lane(lane, number, self.options) for number, lane in enumerate(lanes)]
+        threads = [threading.Thread(target=self.work, args=(lane, queue)) for lane in own]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -73,6 +74,8 @@ def main() -> None:
     parser.add_argument("--out", required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--gpus", type=int, default=0, help="0: all")
+    parser.add_argument("--lanes", type=int, default=1, help="programs at once on each GPU; speeds are not judged")
+    parser.add_argument("--exec", default="", help="more options of sluice exec, as --exec='--sms 50%%'")
     parser.add_argument("which", nargs="*", default=["all"])
     options = parser.parse_args()
     begin = time.monotonic()
@@ -86,7 +89,7 @@ def main() -> None:
         schedule.phase([[i, i + 1] for i in range(0, gpus - 1, 2)], [p for p in wanted if p.gpus == 2])
     if gpus >= 4:
         schedule.phase([list(range(4))], [p for p in wanted if p.gpus == 4])
-    schedule.phase([[i] for i in range(gpus)], [p for p in wanted if p.gpus == 1])
+    schedule.phase([[i] for i in range(gpus)] * options.lanes, [p for p in wanted if p.gpus == 1])
     missing = sorted({p.name for p in wanted} - {line["program"] for line in schedule.results})
     counts = dict(collections.Counter("+".join(line["words"]) for line in schedule.results))
     print(f"== {counts}; {time.monotonic() - begin:.0f} s on {gpus} GPUs; not run: {' '.join(missing) or 'none'}")

@@ -2,7 +2,8 @@
 # Programs that try to break Sluice: README.md. Needs nvcc, a finished ./x build, and 240 s on four GPUs for `cpp`. With
 # HOSTILE_GPU=sim, those of the driver API on the simulated GPU.
 #
-#   tests/real_gpu/hostile/run.sh OUT SECONDS [SET | PROGRAM ...]     SET: all cpp py multi
+#   tests/real_gpu/hostile/run.sh OUT SECONDS [SET | PROGRAM ...] [OPTION ...]
+# SET: all cpp py multi. Options: run.py --help.
 # SLUICE_ROOT: the checkout. PYTHON: of the Python programs. HOSTILE_BIN: the folder of the binary (/tmp/hostile-build).
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
