@@ -51,7 +51,8 @@ CloseLaw::Decision CloseLaw::decide(std::uint64_t fingerprint, std::uint64_t nei
     decision.trial_ = entry.trial;
     return decision;
   }
-  if (entry.place == entry.period) begin_group(entry);
+  const bool is_doubted = entry.period == kHoldPeriod && !rests(entry);
+  if (entry.place == entry.period || is_doubted) begin_group(entry);
   decision.trial_ = entry.trial;
   const std::uint64_t place = entry.place++;
   if (place == entry.reference_place) {
@@ -103,6 +104,7 @@ void CloseLaw::test(Entry& entry, unsigned level, Phase phase) noexcept {
   entry.level = level;
   entry.phase = phase;
   entry.bets = {};
+  entry.suspicion = {};
   entry.pairs = 0;
   entry.paid = 0;
   entry.costs.clear();
@@ -119,20 +121,27 @@ void CloseLaw::begin_group(Entry& entry) noexcept {
   entry.compared.reset();
   entry.trial = ++trials_;
   entry.place = 0;
-  const double harmful = entry.bets.harmful();
-  const bool rests = entry.phase == Phase::kHold && harmful < kSuspicion;
   const bool goes_well =
-      entry.phase == Phase::kConfirm && harmful < kDoubt && entry.pairs < kMostPairs;
-  entry.period = rests ? kHoldPeriod : goes_well ? kConfirmPeriod : kSearchPeriod;
+      entry.phase == Phase::kConfirm && entry.bets.harmful() < kDoubt && entry.pairs < kMostPairs;
+  entry.period = rests(entry) ? kHoldPeriod : goes_well ? kConfirmPeriod : kSearchPeriod;
   const std::uint64_t drawn = draw_.next();
   const std::uint64_t first = (drawn >> 1U) % (entry.period - 1);
   entry.reference_place = first + drawn % 2;
   entry.compared_place = first + 1 - drawn % 2;
 }
 
+bool CloseLaw::rests(const Entry& entry) noexcept {
+  return entry.phase == Phase::kHold && entry.bets.harmful() < kSuspicion &&
+         std::max(entry.bets.grew_harmful.wealth(), entry.suspicion.wealth()) < kJobSuspicion;
+}
+
 void CloseLaw::ended(const Decision& decision, const Job& job) noexcept {
   Entry& entry = entries_[decision.entry_];
-  if (decision.neighbours_ == entry.neighbours) charge(entry, decision, job);
+  if (decision.neighbours_ == entry.neighbours) {
+    charge(entry, decision, job);
+    const bool was_open = decision.when != When::kFirst && job.closed_ns != 0;
+    if (was_open && job.neighbour_busy && job.neighbours == entry.neighbours) suspect(entry, job);
+  }
   if (decision.role_ == Decision::Role::kNone || decision.trial_ != entry.trial) return;
   const Sample sample{job.waited_ns, job.duration_ns, job.launches};
   const bool shows_cost = job.neighbour_busy && job.neighbours == entry.neighbours;
@@ -170,8 +179,9 @@ void CloseLaw::remember(Entry& entry, const Sample& reference) noexcept {
   constexpr std::size_t kTail = 990;
   entry.facts.launches = median_of(launches);
   entry.facts.duration_ns = median_of(durations);
-  entry.facts.keeps_gpu_busy = median_of(waits) >= entry.facts.duration_ns / 3 * 2;
-  entry.facts.waits = median_of(waits) >= entry.facts.duration_ns / 100;
+  entry.facts.waited_ns = median_of(waits);
+  entry.facts.keeps_gpu_busy = entry.facts.waited_ns >= entry.facts.duration_ns / 3 * 2;
+  entry.facts.waits = entry.facts.waited_ns >= entry.facts.duration_ns / 100;
   entry.facts.median_allowed_ns =
       static_cast<double>(entry.facts.duration_ns) * allowed_.median / 1000;
   entry.facts.tail_wait_ns = static_cast<double>(bound_of(waits, kTail));
@@ -198,6 +208,7 @@ void CloseLaw::compare(Entry& entry) noexcept {
       sign(difference(entry.compared->duration_ns, entry.reference->duration_ns) -
            facts.median_allowed_ns);
   entry.bets.duration_harmful.watch(duration);
+  entry.bets.grew_harmful.alarm(median);
   entry.costs.add(static_cast<std::int64_t>(std::clamp(longer, -1e18, 1e18)));
   ++entry.pairs;
   if (entry.phase == Phase::kConfirm) budget_.confirms(median, tail, duration);
@@ -225,6 +236,14 @@ void CloseLaw::charge(Entry& entry, const Decision& decision, const Job& job) no
   spent_ns_ += std::min(cost, std::max(kMost * entry.first_duration_ns, kMostNs));
 }
 
+/// A level at rest has a pair in 16 jobs. A neighbour that grows loud is seen sooner in all of
+/// them: in what they wait, because durations drift with the host.
+void CloseLaw::suspect(Entry& entry, const Job& job) noexcept {
+  if (entry.phase != Phase::kHold || entry.level == 0) return;
+  const double longer = difference(job.waited_ns, entry.facts.waited_ns);
+  entry.suspicion.alarm(sign(longer - entry.facts.median_allowed_ns));
+}
+
 /// Also for a job that shows nothing: it may be one that does not end because of the trial.
 void CloseLaw::pay(Entry& entry, double jobs) noexcept {
   budget_.pay(jobs);
@@ -237,7 +256,7 @@ double CloseLaw::Bets::harmful() const noexcept {
 
 void CloseLaw::conclude(Entry& entry) noexcept {
   const double median = entry.bets.median_harmless.wealth();
-  const bool harmful = entry.bets.harmful() >= kSure;
+  const bool harmful = entry.bets.harmful() >= kSure || entry.bets.grew_harmful.wealth() >= kAlarm;
   const bool too_long = entry.pairs >= (median < kSure ? kMostPairs : kMostTailPairs);
   if (entry.phase == Phase::kTry) {
     if (harmful || too_long) {

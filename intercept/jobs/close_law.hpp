@@ -34,8 +34,11 @@ class CloseLaw {
   /// The wealth that ends a search. A search ends at one of five levels at most, so its end is
   /// wrong in one case in 100 at most.
   static constexpr double kCertain = 500;
-  static constexpr double kSuspicion =
-      4;  ///< The wealth at which a level at rest is watched closely.
+  /// The wealth of an alarm that ends a level. A level that costs nothing ends so after some hours.
+  static constexpr double kAlarm = 1000;
+  /// The wealth at which a level at rest is watched closely: of bets on pairs, and on single jobs.
+  static constexpr double kSuspicion = 4;
+  static constexpr double kJobSuspicion = 32;
   /// The same, at a level that is being confirmed.
   static constexpr double kDoubt = 1.5;
   static constexpr double kMoreLate = 0.01;  ///< Jobs that may be late on top of the references.
@@ -145,12 +148,14 @@ class CloseLaw {
   struct Bets {
     Bet median_harmless, tail_harmless;
     Bet median_harmful, tail_harmful, duration_harmful;
+    Bet grew_harmful;  ///< An alarm.
     [[nodiscard]] double harmful() const noexcept;
   };
   /// What follows from the references.
   struct Facts {
     std::uint64_t launches = 0;     ///< Median.
     std::uint64_t duration_ns = 0;  ///< Median.
+    std::uint64_t waited_ns = 0;    ///< Median.
     bool keeps_gpu_busy = false;    ///< Jobs wait for the GPU for most of their time.
     bool waits = false;             ///< They wait for it at all.
     double median_allowed_ns = 0;
@@ -188,6 +193,7 @@ class CloseLaw {
     std::optional<Sample> reference;
     std::optional<Sample> compared;
     Bets bets;
+    Bet suspicion;  ///< An alarm on single jobs at rest. It proves nothing: references may be old.
     std::uint64_t pairs = 0;
     double paid = 0;  ///< By this trial, from the budget.
     LastValues<std::int64_t, kCosts> costs;
@@ -207,6 +213,8 @@ class CloseLaw {
   void compare(Entry& entry) noexcept;
   void pay(Entry& entry, double jobs) noexcept;
   void charge(Entry& entry, const Decision& decision, const Job& job) noexcept;
+  static void suspect(Entry& entry, const Job& job) noexcept;
+  [[nodiscard]] static bool rests(const Entry& entry) noexcept;
   [[nodiscard]] bool waits(const Entry& entry) const noexcept;
   void conclude(Entry& entry) noexcept;
   void go_up(Entry& entry) noexcept;

@@ -9,12 +9,6 @@ constexpr double kMostPart = 3;     ///< A step counts as at most so long: an ac
 constexpr double kNearlyAll = 0.9;  ///< The program may launch before its wait has returned.
 constexpr double kWaitsFade = 64;   ///< Steps.
 
-/// A bet on something that may become true later: what has spoken against it is forgotten.
-void watch(Bet& bet, double sample) noexcept {
-  bet.add(sample);
-  if (bet.wealth() <= 1 && sample < 0) bet = {};
-}
-
 }  // namespace
 
 StayOpen::Gates StayOpen::gates() const noexcept {
@@ -115,8 +109,8 @@ void StayOpen::compare() noexcept {
   const double later =
       late_blocks_ / open_blocks_ - (closed_.late ? 1 : 0) - kMoreLate * double(kBlock);
   if (state_ == State::kOpen) {
-    watch(longer_, longer);
-    watch(later_, later);
+    longer_.alarm(longer);
+    later_.alarm(later);
     if (harmful() >= kSure) give_up();
     return;
   }

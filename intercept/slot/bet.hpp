@@ -22,6 +22,13 @@ class Bet {
     add(sample);
     wealth_ = std::max(wealth_, 1.0);
   }
+  /// Also forgets the samples that lost: for a claim that may become true at once, after it was
+  /// false for long. If the claim is false, the bound of watch() holds, but chance comes near it
+  /// more often.
+  void alarm(double sample) noexcept {
+    add(sample);
+    if (wealth_ <= 1 && sample < 0) *this = {};
+  }
   [[nodiscard]] double wealth() const noexcept { return wealth_; }
 
  private:

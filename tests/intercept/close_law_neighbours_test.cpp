@@ -183,6 +183,33 @@ TEST(CloseLaw, ANeighbourInPhasesDoesNotPayWithProtection) {
   }
 }
 
+// Prevents: a level that was harmless for minutes has lost so many bets that it takes minutes more
+// to doubt it. Each job waits for a tenth or more of its time longer; its tail hides that.
+TEST(CloseLaw, ANeighbourThatGrowsLoudIsNoticedSoon) {
+  for (std::uint64_t seed = 1; seed <= 24; ++seed) {
+    std::mt19937_64 random(seed);
+    Program quiet = quiet_next_to(a_critical_program(random));
+    quiet.gpu = quiet.host * 0.5;
+    quiet.heavy = true;
+    quiet.wait_noise = quiet.host * 0.02;
+    Program loud = quiet;
+    loud.share = between(random, 0.1, 0.3);
+    Compared before(seed);
+    for (int job = 0; job < 20'000; ++job) before.job(quiet);
+    const unsigned level = before.run.status().level;
+    ASSERT_GE(level, 1U) << seed;
+    Compared noticing(seed), after(seed);
+    noticing.run = before.run;
+    for (int job = 0; job < 250; ++job) noticing.job(loud);
+    after.run = noticing.run;
+    for (int job = 0; job < 750; ++job) after.job(loud);
+    printf("level %u -> %u; %.2f longer at first, %.3f then\n", level, after.run.status().level,
+           noticing.cost().longer, after.cost().longer);
+    EXPECT_LE(noticing.cost().longer, 0.6) << seed;  // at most 330 % in each job before
+    EXPECT_LE(after.cost().longer, 0.04) << seed;
+  }
+}
+
 // Prevents: a job that does not end because of its open gates is no evidence, and so there is
 // another one, and another one.
 TEST(CloseLaw, TrialsThatShowNothingArePaidFor) {
