@@ -187,7 +187,7 @@ class Lane:
                 return Measured(r, mine="the sum differs without Sluice, too")
         self.repeat_slow(program, r)
         measured = Measured(r)
-        if "c" not in program.modes:
+        if "c" not in program.modes or "c" not in self.options.modes:
             return measured
         order = [mode for mode in "dc" if mode in program.modes]
         for mode in order:

@@ -75,6 +75,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--gpus", type=int, default=0, help="0: all")
     parser.add_argument("--lanes", type=int, default=1, help="programs at once on each GPU; speeds are not judged")
+    parser.add_argument("--modes", default="abdc", help="ab: without the neighbour")
     parser.add_argument("--exec", default="", help="more options of sluice exec, as --exec='--sms 50%%'")
     parser.add_argument("which", nargs="*", default=["all"])
     options = parser.parse_args()
