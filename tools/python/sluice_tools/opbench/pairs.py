@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sluice_tools.errors import usage_error
-from sluice_tools.opbench.records import kind_of, whole_lines
+from sluice_tools.opbench.records import whole_lines
+from sluice_tools.predict.reader import kind_of
 
 MOST_NAMES = 40  # in a table, each of a program
 

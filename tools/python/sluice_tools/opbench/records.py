@@ -56,11 +56,6 @@ def _record(line: str) -> Record:
     )
 
 
-def kind_of(task: str) -> str:
-    """The operators of a task without their numbers: conv2d_add_relu of fused_conv2d9_add7_relu1."""
-    return "_".join(part.rstrip("0123456789") for part in task.removeprefix("fused_").split("_"))
-
-
 def whole_lines(path: Path, data: bytes) -> list[str]:
     """A torn last line, as an interrupted run leaves it, is dropped, and said."""
     try:

@@ -5,8 +5,7 @@ from collections import Counter
 
 from sluice_tools.measure.answer_page import Group, group, next_steps, page, soft
 from sluice_tools.measure.plot import GREY, Axis, Bar, Chart, Point, Series, colour_of, in_row
-from sluice_tools.opbench.records import kind_of
-from sluice_tools.predict.reader import Evaluation
+from sluice_tools.predict.reader import Evaluation, kind_of
 from sluice_tools.report.page import table
 
 _MOST_POINTS = 2000

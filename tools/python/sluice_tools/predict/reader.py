@@ -26,6 +26,11 @@ class Evaluation:
         return statistics.fmean(self.errors())
 
 
+def kind_of(task: str) -> str:
+    """The operators of a task without their numbers: conv2d_add_relu of fused_conv2d9_add7_relu1."""
+    return "_".join(part.rstrip("0123456789") for part in task.removeprefix("fused_").split("_"))
+
+
 def _lines(file: Path) -> list[dict[str, str]]:
     with file.open(newline="") as text:
         return list(csv.DictReader(text))
