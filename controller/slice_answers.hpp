@@ -5,7 +5,7 @@
 #include "shm/slice_answer.hpp"
 
 /// The answers that trials of time slices left on this machine (docs/reference/slices.md).
-/// tools/python/sluice_tools/slice_answers.py has their content.
+/// tools/python/sluice_tools/common/slice_answers.py has their content.
 namespace sluice::controller {
 
 /// $XDG_CACHE_HOME/sluice, else ~/.cache/sluice; empty if neither variable has an absolute path.

@@ -1,7 +1,7 @@
 """A wrong name or file is refused before TVM is imported, which takes half a minute. Needs no TVM."""
 
 import pytest
-from sluice_tools.errors import CommandError
+from sluice_tools.common.errors import CommandError
 from sluice_tools.programs import catalog, cli, server
 
 

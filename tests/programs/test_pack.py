@@ -5,7 +5,7 @@ import lzma
 
 import pytest
 from places import FIXTURE
-from sluice_tools.errors import CommandError
+from sluice_tools.common.errors import CommandError
 from sluice_tools.programs import check, cli, knobs, pack
 
 

@@ -10,7 +10,7 @@ import numpy
 import pytest
 from emulate import run
 from places import FIXTURE, PACKAGE
-from sluice_tools.errors import CommandError
+from sluice_tools.common.errors import CommandError
 from sluice_tools.programs import tvm_setup
 
 tvm_setup.load()

@@ -17,7 +17,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 from places import PACKAGE
-from sluice_tools.errors import CommandError
+from sluice_tools.common.errors import CommandError
 from sluice_tools.programs import check, cli, models, networks, pack, server, tvm_setup
 from test_server import TRANSCRIPT
 

@@ -25,7 +25,7 @@ from sluice_tools.bench.llm import cli, client, figures, frontier, plan, report
 from sluice_tools.bench.llm.kept import kept
 from sluice_tools.bench.llm.stage import Stage
 from sluice_tools.bench.llm.workload import CV, FULL, TINY, requests
-from sluice_tools.grammar import WHOLE
+from sluice_tools.common.grammar import WHOLE
 from sluice_tools.measure import programs
 from sluice_tools.measure.paired import compare_ratios
 from sluice_tools.measure.rows import BEST_EFFORT, KEY, Cell, Rows

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import environment
 from sluice_tools.bench.serve import peers
-from sluice_tools.errors import CommandError
+from sluice_tools.common.errors import CommandError
 
 STAND_IN = Path(__file__).parent / "tritonserver_stand_in.py"
 ECHO = peers.PeerModel("echo", "echo", 8, ("INPUT0", (-1,)), ("OUTPUT0", (-1,)))

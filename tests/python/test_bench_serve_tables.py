@@ -6,7 +6,7 @@ import pytest
 from sluice_tools.bench.serve import order, order_report, plan, training_report
 from sluice_tools.bench.serve.lines import Lines
 from sluice_tools.bench.serve.server import config_text
-from sluice_tools.errors import CommandError
+from sluice_tools.common.errors import CommandError
 from sluice_tools.measure.rows import Cell
 
 MACHINE = {"gpu": "H", "driver": "1", "torch": "2", "sluice": "0", "date": "2026-11-22T20:00:00"}

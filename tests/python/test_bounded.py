@@ -12,7 +12,7 @@ pytest.importorskip("pandas", reason="./x reports fetches it")
 
 PACKAGE = Path(__file__).resolve().parents[2] / "tools" / "python"
 from long_run import write_run  # noqa: E402
-from sluice_tools import progress  # noqa: E402
+from sluice_tools.common import progress  # noqa: E402
 
 SHORT, LONG = 4_000_000, 20_000_000
 MOST_GROWTH = 0.35  # of what the trace grows; whoever keeps the numbers of all kernels needs more

@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+from sluice_tools.common.errors import CommandError
+from sluice_tools.common.grammar import parse_target
 from sluice_tools.compare import cli, show
 from sluice_tools.compare.answer import Answer, decide
-from sluice_tools.errors import CommandError
-from sluice_tools.grammar import parse_target
 from sluice_tools.measure import commands, ends, table, verdict
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Rows
 from sluice_tools.measure.sitting import CellError

@@ -11,7 +11,7 @@ from operator import truediv
 from pathlib import Path
 
 import pytest
-from sluice_tools import errors
+from sluice_tools.common import errors
 from sluice_tools.compare import cli
 from sluice_tools.measure import ends, processes, readiness
 from sluice_tools.measure.commands import Commands, Setting

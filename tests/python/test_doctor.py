@@ -11,13 +11,13 @@ import time
 from pathlib import Path
 
 import pytest
-from sluice_tools import slice_answers
-from sluice_tools.command import how_to_get
+from sluice_tools.common import slice_answers
+from sluice_tools.common.command import how_to_get
+from sluice_tools.common.slice_answers import Answer
 from sluice_tools.doctor import checks
 from sluice_tools.doctor.checks import OK, PROBLEM, WARNING, Surroundings
 from sluice_tools.doctor.cli import examine, main, text_of
 from sluice_tools.doctor.slices import _trial_environment, answer_for, slices
-from sluice_tools.slice_answers import Answer
 
 UUID = "GPU-00000000-0000-0000-0000-00000000000a"
 PROGRAM = os.environ.get("SLUICE_TEST_PROGRAM", "")

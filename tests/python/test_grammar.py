@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
-from sluice_tools.errors import CommandError
-from sluice_tools.grammar import (
+from sluice_tools.common.errors import CommandError
+from sluice_tools.common.grammar import (
     Policy,
     parse_give,
     parse_memory,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from sluice_tools.errors import CommandError
+from sluice_tools.common.errors import CommandError
 from sluice_tools.models import safetensors, weights
 from test_import_refused import Evil
 from torch import nn

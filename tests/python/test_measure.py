@@ -5,8 +5,8 @@ import os
 
 import numpy as np
 import pytest
-from sluice_tools.errors import CommandError
-from sluice_tools.grammar import parse_target
+from sluice_tools.common.errors import CommandError
+from sluice_tools.common.grammar import parse_target
 from sluice_tools.measure import needs, table, verdict
 from sluice_tools.measure.programs import Program
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Cell, Rows, claim, output_folder

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 from report_runs import MS, traced_pair
-from sluice_tools.errors import CommandError
+from sluice_tools.common.errors import CommandError
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL
 from sluice_tools.sweep import cli, delay, figures, objective, outcome, plan
 from trace_files import TraceFile

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pandas", reason="./x reports fetches it")
 
-from sluice_tools.errors import CommandError
+from sluice_tools.common.errors import CommandError
 from sluice_tools.trace import format as fmt
 from sluice_tools.trace import records, spill
 from sluice_tools.trace.cli import main

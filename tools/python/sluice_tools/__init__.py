@@ -1,1 +1,1 @@
-"""The Python side of Sluice. Each subpackage is one `sluice` command."""
+"""The Python side of `sluice`: a subpackage for each command, and what they share."""

@@ -10,8 +10,8 @@ from sluice_tools.bench import coverage, outputs, parked, published
 from sluice_tools.bench.llm import cli as llm
 from sluice_tools.bench.programs import cli as programs
 from sluice_tools.bench.serve import cli as serve
-from sluice_tools.command import run_command
-from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, EXIT_USAGE, Parser
+from sluice_tools.common.command import run_command
+from sluice_tools.common.errors import EXIT_FAILED, EXIT_FINE, EXIT_USAGE, Parser
 from sluice_tools.measure import table
 from sluice_tools.measure.experiments import sluice_program
 from sluice_tools.measure.needs import ON_CPU, gpus, need_mps

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from sluice_tools.cdi.board import IN_CONTAINER, NodeFolder
-from sluice_tools.command import run_command
-from sluice_tools.errors import EXIT_FINE, Parser, run_error, usage_error
+from sluice_tools.common.command import run_command
+from sluice_tools.common.errors import EXIT_FINE, Parser, run_error, usage_error
 
 _EXAMPLES = """\
 examples:

@@ -8,8 +8,8 @@ import math
 from dataclasses import dataclass
 from statistics import fmean, median
 
+from sluice_tools.common.grammar import WHOLE, parse_target, width_text
 from sluice_tools.compare.answer import SAME_LATENCY, SAME_SPEED, Change
-from sluice_tools.grammar import WHOLE, parse_target, width_text
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, number
 from sluice_tools.measure.statistics import ENOUGH_FOR_P99
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE, how_many

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sluice_tools.command import run_command
+from sluice_tools.common.command import run_command
+from sluice_tools.common.errors import EXIT_FAILED, EXIT_FINE, CommandError, Parser, run_error, usage_error
+from sluice_tools.common.grammar import WHOLE, Target, required_policy, required_target
 from sluice_tools.compare import show
 from sluice_tools.compare.answer import MOST_ROUNDS, Answer, decide
 from sluice_tools.compare.choice import MPS_PRIORITY, TIME_SLICED, WIDTHS, Choice, Way, cell_of, choose
-from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, CommandError, Parser, run_error, usage_error
-from sluice_tools.grammar import WHOLE, Target, required_policy, required_target
 from sluice_tools.measure import ends, table, verdict
 from sluice_tools.measure.commands import Commands, Requests, Setting, Timing
 from sluice_tools.measure.experiments import sluice_program

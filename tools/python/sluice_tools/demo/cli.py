@@ -7,9 +7,9 @@ import json
 import math
 from pathlib import Path
 
-from sluice_tools.command import run_command
+from sluice_tools.common.command import run_command
+from sluice_tools.common.errors import Parser, usage_error
 from sluice_tools.demo.plan import DEFAULT, PHASES, ROLES, experiment
-from sluice_tools.errors import Parser, usage_error
 from sluice_tools.measure import answer_page, experiments, needs, table, verdict
 from sluice_tools.measure.rows import Cell, Rows, claim, output_folder
 from sluice_tools.measure.sitting import Group, Sitting

@@ -8,10 +8,10 @@ import sys
 import time
 from pathlib import Path
 
-from sluice_tools.command import run_command
+from sluice_tools.common.command import run_command
+from sluice_tools.common.errors import Parser, run_error, usage_error
+from sluice_tools.common.grammar import GIVE_FORMS, MEMORY_FORMS, parse_give, parse_memory
 from sluice_tools.device_plugin.slots import Gpus
-from sluice_tools.errors import Parser, run_error, usage_error
-from sluice_tools.grammar import GIVE_FORMS, MEMORY_FORMS, parse_give, parse_memory
 
 _EXAMPLES = """\
 examples:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sluice_tools.command import how_to_get
+from sluice_tools.common.command import how_to_get
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 _LIMIT_S = 30

@@ -7,10 +7,10 @@ import os
 import re
 from pathlib import Path
 
-from sluice_tools.command import run_command
+from sluice_tools.common.command import run_command
+from sluice_tools.common.errors import EXIT_FAILED, EXIT_FINE, Parser
 from sluice_tools.doctor.checks import CHECKS, PROBLEM, Finding, Surroundings, default_session
 from sluice_tools.doctor.slices import answer_for, slices
-from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, Parser
 
 # As base/session.cpp has it.
 _SESSION = r"(?!\.)[A-Za-z0-9_.-]{1,32}(?<!\.)"

@@ -9,9 +9,9 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 
-from sluice_tools import slice_answers
+from sluice_tools.common import slice_answers
+from sluice_tools.common.slice_answers import NOT_OBEYED, OBEYED, Answer
 from sluice_tools.doctor.checks import OK, WARNING, Finding, Surroundings, run
-from sluice_tools.slice_answers import NOT_OBEYED, OBEYED, Answer
 
 _START_S = 30
 _WINDOW_S = 1.0

@@ -12,8 +12,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from sluice_tools.errors import CommandError, run_error
-from sluice_tools.grammar import WHOLE
+from sluice_tools.common.errors import CommandError, run_error
+from sluice_tools.common.grammar import WHOLE
 from sluice_tools.measure import waits
 from sluice_tools.measure.command_rows import role_figures, target_figures
 from sluice_tools.measure.load import Latency, Load

@@ -10,7 +10,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from sluice_tools.errors import usage_error
+from sluice_tools.common.errors import usage_error
 from sluice_tools.measure.statistics import latency_figures
 
 _END_S = 5  # how long it may take to end after SIGTERM

@@ -8,8 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from sluice_tools import slice_answers
-from sluice_tools.errors import run_error, usage_error
+from sluice_tools.common import slice_answers
+from sluice_tools.common.errors import run_error, usage_error
 
 ON_CPU = "--gpu sim tries the command on the CPU"
 SIMULATED = "--gpu sim takes the simulated one"

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from sluice_tools.grammar import WHOLE
+from sluice_tools.common.grammar import WHOLE
 
 _END_S = 20  # how long a program may take to end after SIGTERM
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sluice_tools.errors import run_error, usage_error
+from sluice_tools.common.errors import run_error, usage_error
 
 CRITICAL, BEST_EFFORT = "critical", "best effort"
 LOCK = ".lock"  # in every folder of a measurement

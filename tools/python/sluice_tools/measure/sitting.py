@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED
+from sluice_tools.common.errors import EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED
 from sluice_tools.measure import summary
 from sluice_tools.measure.rows import Cell
 

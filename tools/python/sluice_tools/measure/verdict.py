@@ -3,7 +3,7 @@
 import math
 from statistics import median
 
-from sluice_tools.grammar import Target, parse_policy
+from sluice_tools.common.grammar import Target, parse_policy
 from sluice_tools.measure.statistics import ENOUGH_TO_JUDGE
 from sluice_tools.measure.summary import Entry, middle
 from sluice_tools.measure.table import digits

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from sluice_tools.errors import CommandError, first_line, run_error, usage_error
+from sluice_tools.common.errors import CommandError, first_line, run_error, usage_error
 from sluice_tools.models.catalogue import Model
 from sluice_tools.models.compare import require_close
 from sluice_tools.models.torchscript import dtype_name

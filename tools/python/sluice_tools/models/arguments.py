@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import treespec_loads
 
-from sluice_tools.errors import usage_error
+from sluice_tools.common.errors import usage_error
 
 
 @dataclass(frozen=True)

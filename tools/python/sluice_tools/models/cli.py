@@ -9,9 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from sluice_tools import child
-from sluice_tools.command import how_to_get, run_command
-from sluice_tools.errors import EXIT_FINE, Parser, run_error, usage_error
+from sluice_tools.common import child
+from sluice_tools.common.command import how_to_get, run_command
+from sluice_tools.common.errors import EXIT_FINE, Parser, run_error, usage_error
 from sluice_tools.models import names, report, tensor_specs
 from sluice_tools.models.store import Store, default_store
 

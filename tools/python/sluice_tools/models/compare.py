@@ -2,7 +2,7 @@
 
 import torch
 
-from sluice_tools.errors import run_error
+from sluice_tools.common.errors import run_error
 
 # Of the largest value of an output: folded batch norms and other kernels round differently.
 _TOLERANCE = {torch.float32: 1e-3, torch.float16: 3e-2, torch.bfloat16: 2e-1}

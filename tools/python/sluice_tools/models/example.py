@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from sluice_tools.errors import first_line, usage_error
+from sluice_tools.common.errors import first_line, usage_error
 from sluice_tools.models.arguments import Arguments
 from sluice_tools.models.tensor_specs import ANY, TYPES, TensorSpec, shape_text
 from sluice_tools.models.weights import read_file

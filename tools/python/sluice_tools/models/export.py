@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 import torchvision
 
-from sluice_tools.errors import usage_error
+from sluice_tools.common.errors import usage_error
 from sluice_tools.models import aoti, catalogue, names, torchscript, weights
 from sluice_tools.models.store import Store, variant_key
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 import torchvision
 
-from sluice_tools.errors import CommandError, first_line, run_error, usage_error
+from sluice_tools.common.errors import CommandError, first_line, run_error, usage_error
 from sluice_tools.models import aoti, arguments, torchscript, trial, user_file, weights
 from sluice_tools.models.example import Example
 from sluice_tools.models.export import Progress, result_of

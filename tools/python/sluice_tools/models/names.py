@@ -6,7 +6,7 @@ import importlib.util
 import re
 from pathlib import Path
 
-from sluice_tools.errors import usage_error
+from sluice_tools.common.errors import usage_error
 
 # name: layers, width, heads
 ENCODERS = {"bert_large": (24, 1024, 16), "bert_base": (12, 768, 12), "bert_tiny": (2, 128, 2)}

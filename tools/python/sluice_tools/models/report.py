@@ -3,7 +3,7 @@
 import json
 import sys
 
-from sluice_tools.errors import CommandError
+from sluice_tools.common.errors import CommandError
 from sluice_tools.models.store import Store
 from sluice_tools.models.tensor_specs import shape_text
 

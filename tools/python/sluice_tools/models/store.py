@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from sluice_tools.errors import run_error, usage_error
+from sluice_tools.common.errors import run_error, usage_error
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _WORK_PREFIX = ".export-"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sluice_tools.errors import usage_error
+from sluice_tools.common.errors import usage_error
 
 ANY = -1
 # The names of the protocol, and of torch.

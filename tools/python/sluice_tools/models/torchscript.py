@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from sluice_tools.errors import CommandError, first_line, run_error
+from sluice_tools.common.errors import CommandError, first_line, run_error
 from sluice_tools.models import detection, encoder
 from sluice_tools.models.catalogue import Model
 from sluice_tools.models.compare import require_close

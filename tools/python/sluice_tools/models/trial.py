@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from sluice_tools.errors import CommandError, run_error, usage_error
+from sluice_tools.common.errors import CommandError, run_error, usage_error
 from sluice_tools.models.compare import require_close
 from sluice_tools.models.example import NAMES, Example
 from sluice_tools.models.tensor_specs import ANY, TensorSpec, require_different, shape_text

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sluice_tools.errors import first_line, usage_error
+from sluice_tools.common.errors import first_line, usage_error
 from sluice_tools.models import safetensors, weights
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from sluice_tools.errors import CommandError, first_line, usage_error
+from sluice_tools.common.errors import CommandError, first_line, usage_error
 from sluice_tools.models import safetensors
 
 _STATE_KEYS = ("state_dict", "model_state_dict", "model", "module", "net")

@@ -4,8 +4,8 @@ import argparse
 import json
 from pathlib import Path
 
-from sluice_tools.command import run_command
-from sluice_tools.errors import EXIT_FINE, Parser, usage_error
+from sluice_tools.common.command import run_command
+from sluice_tools.common.errors import EXIT_FINE, Parser, usage_error
 from sluice_tools.measure.answer_page import write
 from sluice_tools.opbench import page, pairs, records
 from sluice_tools.predict import reader

@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
-from sluice_tools.errors import usage_error
+from sluice_tools.common.errors import usage_error
 from sluice_tools.opbench.records import whole_lines
 from sluice_tools.predict.reader import kind_of
 

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from sluice_tools.errors import first_line, usage_error
+from sluice_tools.common.errors import first_line, usage_error
 
 _KINDS = ("*.jsonl", "*.jsonl.xz", "Performance/*.json.tmp")
 

@@ -5,8 +5,8 @@ import json
 import sys
 from pathlib import Path
 
-from sluice_tools.command import need_packages, run_command
-from sluice_tools.errors import EXIT_FINE, Parser, usage_error
+from sluice_tools.common.command import need_packages, run_command
+from sluice_tools.common.errors import EXIT_FINE, Parser, usage_error
 
 _EXAMPLES = """\
 examples:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from sluice_tools.errors import run_error, usage_error
+from sluice_tools.common.errors import run_error, usage_error
 from sluice_tools.parse.numbers import decimal_sign, to_numbers
 
 CHUNK_ROWS = 500_000

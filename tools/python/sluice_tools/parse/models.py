@@ -10,8 +10,8 @@ import pandas as pd
 import pyarrow
 import pyarrow.csv
 
+from sluice_tools.common.progress import counted
 from sluice_tools.parse.ranks import Ranks
-from sluice_tools.progress import counted
 from sluice_tools.trace.depth import Depth
 from sluice_tools.trace.spill import Spill, columns
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from sluice_tools.errors import run_error
+from sluice_tools.common.errors import run_error
 from sluice_tools.measure.statistics import percentile
 from sluice_tools.parse import job_logs
 from sluice_tools.parse.models import Model, Models

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from sluice_tools.errors import usage_error
+from sluice_tools.common.errors import usage_error
+from sluice_tools.common.progress import counted
 from sluice_tools.parse.kernel_csv import KernelCsv
 from sluice_tools.parse.models import Models
-from sluice_tools.progress import counted
 from sluice_tools.trace.kernel_table import require_executions, sorted_rows
 from sluice_tools.trace.reader import Run, read_models_pid, read_run
 

@@ -5,7 +5,7 @@ import statistics
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sluice_tools.errors import usage_error
+from sluice_tools.common.errors import usage_error
 
 
 @dataclass

@@ -5,8 +5,8 @@ import csv
 import json
 from pathlib import Path
 
-from sluice_tools.command import run_command
-from sluice_tools.errors import EXIT_FINE, Parser, usage_error
+from sluice_tools.common.command import run_command
+from sluice_tools.common.errors import EXIT_FINE, Parser, usage_error
 from sluice_tools.opbench import pairs as pair_files
 from sluice_tools.predict_sharing import job_time, learned, slowdown
 from sluice_tools.programs.pack import read_lines

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from sluice_tools.command import how_to_get
-from sluice_tools.errors import usage_error
+from sluice_tools.common.command import how_to_get
+from sluice_tools.common.errors import usage_error
 from sluice_tools.opbench.pairs import Pair
 
 _FOLDS = 8

@@ -5,7 +5,7 @@ import re
 import sys
 from pathlib import Path
 
-from sluice_tools.errors import CommandError, usage_error
+from sluice_tools.common.errors import CommandError, usage_error
 from sluice_tools.models import names
 
 SOURCES = ("simple", "local", "transformers", "remoteonnx")

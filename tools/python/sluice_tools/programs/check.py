@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sluice_tools.errors import EXIT_FAILED, EXIT_FINE
+from sluice_tools.common.errors import EXIT_FAILED, EXIT_FINE
 from sluice_tools.programs import knobs, pack
 
 _FEATURES = 164

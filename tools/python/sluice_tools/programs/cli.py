@@ -4,8 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from sluice_tools.command import run_command
-from sluice_tools.errors import Parser, usage_error
+from sluice_tools.common.command import run_command
+from sluice_tools.common.errors import Parser, usage_error
 
 _EXAMPLES = """\
 examples:

@@ -9,7 +9,7 @@ import numpy
 import tvm
 from tvm.target import Target
 
-from sluice_tools.errors import usage_error
+from sluice_tools.common.errors import usage_error
 from sluice_tools.programs.networks import Task
 
 # TVM reads these once, when its threads start: as many as `time` may ask for, placed by the system.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from pathlib import Path
 
-from sluice_tools.errors import CommandError, first_line, run_error, usage_error
+from sluice_tools.common.errors import CommandError, first_line, run_error, usage_error
 from sluice_tools.opbench import records
 from sluice_tools.programs import catalog, models, networks, pack, programs
 from sluice_tools.programs.tvm_setup import FFI_VERSION, TVM_VERSION, full_name, target_of

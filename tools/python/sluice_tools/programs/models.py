@@ -10,7 +10,7 @@ from unittest import mock
 import tvm
 from tvm import relax
 
-from sluice_tools.errors import first_line, usage_error
+from sluice_tools.common.errors import first_line, usage_error
 from sluice_tools.programs import catalog
 from sluice_tools.programs.tvm_setup import torch_path
 

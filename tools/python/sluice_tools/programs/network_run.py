@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 from tvm.relax.backend.cpu_generic.pipeline import dataflow_lower_passes, finalize_passes
 
-from sluice_tools.errors import run_error, usage_error
+from sluice_tools.common.errors import run_error, usage_error
 from sluice_tools.opbench import records
 from sluice_tools.programs import catalog, cpu, models, networks
 from sluice_tools.programs.tvm_setup import target_of

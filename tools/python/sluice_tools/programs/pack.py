@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from sluice_tools.errors import usage_error
+from sluice_tools.common.errors import usage_error
 
 _BLOCK = 1 << 16  # of one call: what an error in a later block would lose
 _STREAM_HEADER = lzma.compress(b"")[:12]  # that of each stream: its magic number, its kind of check and their checksum

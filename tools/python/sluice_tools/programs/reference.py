@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from sluice_tools.errors import EXIT_FAILED, EXIT_FINE
+from sluice_tools.common.errors import EXIT_FAILED, EXIT_FINE
 from sluice_tools.programs import catalog, cpu, models, networks, pack
 from sluice_tools.programs.make import left_out_if_it_fails, say
 from sluice_tools.programs.tvm_setup import target_of

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from sluice_tools.errors import CommandError, first_line
+from sluice_tools.common.errors import CommandError, first_line
 from sluice_tools.programs import tvm_setup
 
 

@@ -7,8 +7,8 @@ import io
 import sys
 import types
 
-from sluice_tools.command import how_to_get
-from sluice_tools.errors import usage_error
+from sluice_tools.common.command import how_to_get
+from sluice_tools.common.errors import usage_error
 from sluice_tools.programs.catalog import site_packages
 
 TVM_VERSION = "0.27.0.post1"

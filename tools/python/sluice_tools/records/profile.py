@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sluice_tools.errors import usage_error
+from sluice_tools.common.errors import usage_error
 
 PARTS = ("order", "drop", "drain", "give", "take", "load")
 _MEMORY = re.compile(r"([\d.]+): Infer ([\d.]+) Mb Train ([\d.]+) Mb Total ([\d.]+) Mb$")

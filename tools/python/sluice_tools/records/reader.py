@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sluice_tools.errors import usage_error
+from sluice_tools.common.errors import usage_error
 
 OK = "ok"
 

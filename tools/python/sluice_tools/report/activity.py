@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice_tools.errors import CommandError
-from sluice_tools.progress import counted
+from sluice_tools.common.errors import CommandError
+from sluice_tools.common.progress import counted
 from sluice_tools.report import thin
 from sluice_tools.report.runs import Model, is_traced
 from sluice_tools.report.stored import Spans, Stored

@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from sluice_tools.command import need_packages, run_command
-from sluice_tools.errors import EXIT_FINE, Parser, run_error, usage_error
+from sluice_tools.common.command import need_packages, run_command
+from sluice_tools.common.errors import EXIT_FINE, Parser, run_error, usage_error
 from sluice_tools.measure.answer_page import write
 from sluice_tools.report import answer, page, runs, summary, targets
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
-from sluice_tools.errors import usage_error
+from sluice_tools.common.errors import usage_error
 from sluice_tools.measure.rows import LOCK
 from sluice_tools.measure.statistics import percentile
 from sluice_tools.report.targets import Target

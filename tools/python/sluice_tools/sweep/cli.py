@@ -4,8 +4,8 @@ import argparse
 import contextlib
 from pathlib import Path
 
-from sluice_tools.command import need_packages, run_command
-from sluice_tools.errors import Parser, run_error, usage_error
+from sluice_tools.common.command import need_packages, run_command
+from sluice_tools.common.errors import Parser, run_error, usage_error
 from sluice_tools.measure import answer_page, experiments, table
 from sluice_tools.measure.needs import gpus
 from sluice_tools.measure.rows import BEST_EFFORT, CRITICAL, Cell, Rows, claim, output_folder

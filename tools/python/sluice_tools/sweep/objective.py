@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from sluice_tools.errors import usage_error
+from sluice_tools.common.errors import usage_error
 
 DEFAULT = "slowdown with p50 <= 1.2"
 _WORDS = ("p50", "p99", "mean", "slowdown")

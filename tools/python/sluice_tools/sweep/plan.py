@@ -5,8 +5,8 @@ import json
 import re
 from pathlib import Path
 
-from sluice_tools.errors import usage_error
-from sluice_tools.grammar import Policy, required_policy
+from sluice_tools.common.errors import usage_error
+from sluice_tools.common.grammar import Policy, required_policy
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
 
 

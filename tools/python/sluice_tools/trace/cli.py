@@ -7,8 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from sluice_tools.command import need_packages, run_command
-from sluice_tools.errors import EXIT_FINE, Parser, run_error, usage_error
+from sluice_tools.common.command import need_packages, run_command
+from sluice_tools.common.errors import EXIT_FINE, Parser, run_error, usage_error
 
 _EXAMPLES = """\
 examples:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from sluice_tools.progress import counted
+from sluice_tools.common.progress import counted
 from sluice_tools.trace import format as fmt
 from sluice_tools.trace import simulated
 from sluice_tools.trace.clock import Clock

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sluice_tools.errors import run_error
+from sluice_tools.common.errors import run_error
 
 MAGIC = b"SLTRACE2"
 HEADER_SIZE = 4096

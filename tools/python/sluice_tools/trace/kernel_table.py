@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from sluice_tools.errors import run_error
-from sluice_tools.progress import counted
+from sluice_tools.common.errors import run_error
+from sluice_tools.common.progress import counted
 from sluice_tools.trace import format as fmt
 from sluice_tools.trace.client import Client, kernels_of
 from sluice_tools.trace.reader import Run

@@ -4,7 +4,7 @@ import functools
 import json
 from pathlib import Path
 
-from sluice_tools.errors import run_error, usage_error
+from sluice_tools.common.errors import run_error, usage_error
 from sluice_tools.trace.client import Client
 from sluice_tools.trace.clock import Clock
 

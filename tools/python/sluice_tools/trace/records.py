@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sluice_tools.progress import counted
+from sluice_tools.common.progress import counted
 from sluice_tools.trace import format as fmt
 
 CHUNK_RECORDS = 1 << 18  # 16 MiB: what is held of a file at a time

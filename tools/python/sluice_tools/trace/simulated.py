@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from sluice_tools.errors import run_error
+from sluice_tools.common.errors import run_error
 
 _TYPES = {
     "kind": "category",

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sluice_tools.errors import run_error
+from sluice_tools.common.errors import run_error
 
 Rows = np.ndarray[Any, np.dtype[np.void]]  # of a type with named columns
 BUFFER_BYTES = 32 << 20  # what one Sorter holds

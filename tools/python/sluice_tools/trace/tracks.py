@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from sluice_tools.progress import counted
+from sluice_tools.common.progress import counted
 from sluice_tools.trace import format as fmt
 from sluice_tools.trace.client import Client
 from sluice_tools.trace.lanes import Lanes

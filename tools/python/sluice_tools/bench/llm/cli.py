@@ -10,9 +10,9 @@ from pathlib import Path
 from sluice_tools.bench.llm import plan, report
 from sluice_tools.bench.llm.figures import FIELDS
 from sluice_tools.bench.llm.stage import stage
-from sluice_tools.command import need_packages, run_command
-from sluice_tools.errors import EXIT_FINE, Parser, usage_error
-from sluice_tools.grammar import WHOLE
+from sluice_tools.common.command import need_packages, run_command
+from sluice_tools.common.errors import EXIT_FINE, Parser, usage_error
+from sluice_tools.common.grammar import WHOLE
 from sluice_tools.measure.experiments import sluice_program
 from sluice_tools.measure.needs import ON_CPU, commit, driver_version, gpus, need_mps, torch_version, version
 from sluice_tools.measure.rows import Cell, Rows, claim, output_folder

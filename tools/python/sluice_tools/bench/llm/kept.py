@@ -7,7 +7,7 @@ alone, by the same clock and in the same round.
 from bisect import bisect_left
 from itertools import accumulate
 
-from sluice_tools.grammar import Target, parse_target
+from sluice_tools.common.grammar import Target, parse_target
 from sluice_tools.measure.rows import CRITICAL
 from sluice_tools.measure.summary import ALONE
 

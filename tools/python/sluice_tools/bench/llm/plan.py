@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sluice_tools.grammar import TARGET_FORMS, WHOLE, WIDTH_FORMS, parse_target, parse_width, width_text
+from sluice_tools.common.grammar import TARGET_FORMS, WHOLE, WIDTH_FORMS, parse_target, parse_width, width_text
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
 
 SERVER = "llm-server"

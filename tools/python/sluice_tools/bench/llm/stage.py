@@ -15,7 +15,7 @@ from pathlib import Path
 from sluice_tools.bench.common.talker import Talker
 from sluice_tools.bench.llm import figures
 from sluice_tools.bench.llm.plan import MPS_PRIORITY, SERVER, TIME_SLICED, Condition, conditions
-from sluice_tools.grammar import WHOLE
+from sluice_tools.common.grammar import WHOLE
 from sluice_tools.measure.programs import Session, mps, session, width_variables
 from sluice_tools.measure.sitting import CellError
 

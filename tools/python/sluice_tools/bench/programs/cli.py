@@ -11,9 +11,9 @@ from sluice_tools.bench.programs.figures import FIELDS
 from sluice_tools.bench.programs.smoke import smoke
 from sluice_tools.bench.programs.stage import MORE_FOR_SEVERAL_S, SETTLE_S, stage
 from sluice_tools.bench.programs.workers import run_workers
-from sluice_tools.command import run_command
-from sluice_tools.errors import EXIT_FINE, CommandError, Parser, usage_error
-from sluice_tools.grammar import WHOLE
+from sluice_tools.common.command import run_command
+from sluice_tools.common.errors import EXIT_FINE, CommandError, Parser, usage_error
+from sluice_tools.common.grammar import WHOLE
 from sluice_tools.measure.experiments import sluice_program
 from sluice_tools.measure.needs import ON_CPU, commit, driver_and_slices, gpus, need_mps, torch_version, version
 from sluice_tools.measure.rows import Cell, Rows, output_folder

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sluice_tools.bench.programs.plan import BUSY, MPS_PRIORITY, Mix, Program
-from sluice_tools.grammar import WHOLE, WIDTH_FORMS, parse_give, parse_policy, parse_width, required_target
+from sluice_tools.common.grammar import WHOLE, WIDTH_FORMS, parse_give, parse_policy, parse_width, required_target
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE
 
 BARE, DEFAULT = "bare", "default"

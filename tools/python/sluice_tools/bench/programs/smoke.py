@@ -8,7 +8,7 @@ from sluice_tools.bench.common.numbers import jobs_between
 from sluice_tools.bench.common.talker import Talker
 from sluice_tools.bench.programs import starting
 from sluice_tools.bench.programs.plan import PROGRAMS, Program
-from sluice_tools.errors import EXIT_FAILED, EXIT_FINE
+from sluice_tools.common.errors import EXIT_FAILED, EXIT_FINE
 from sluice_tools.measure.statistics import percentile
 
 _SECONDS = 1.0

@@ -12,7 +12,7 @@ from sluice_tools.bench.common.talker import Talker
 from sluice_tools.bench.programs import figures, starting
 from sluice_tools.bench.programs.conditions import POLICY, SHARED, Condition, Own
 from sluice_tools.bench.programs.plan import MPS_PRIORITY, Mix, Program
-from sluice_tools.grammar import WHOLE
+from sluice_tools.common.grammar import WHOLE
 from sluice_tools.measure import waits
 from sluice_tools.measure.programs import Session, mps, session, width_variables
 from sluice_tools.measure.summary import ALONE, BEST_EFFORT_ALONE

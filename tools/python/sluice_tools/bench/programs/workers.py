@@ -4,7 +4,7 @@ import subprocess
 import sys
 import time
 
-from sluice_tools.errors import EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED
+from sluice_tools.common.errors import EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED
 
 _LOOK_S = 0.1
 _END_S = 30

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from sluice_tools.bench.serve import colocate, colocate_plan, cost, order, plan, training
 from sluice_tools.bench.serve.setting import Setting
-from sluice_tools.command import run_command
-from sluice_tools.errors import EXIT_FINE, EXIT_INTERRUPTED, Parser, usage_error
+from sluice_tools.common.command import run_command
+from sluice_tools.common.errors import EXIT_FINE, EXIT_INTERRUPTED, Parser, usage_error
 from sluice_tools.measure.experiments import sluice_program
 from sluice_tools.measure.needs import ON_CPU, gpus
 from sluice_tools.measure.rows import claim, output_folder

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from sluice_tools.bench.serve.setting import Setting
-from sluice_tools.errors import usage_error
+from sluice_tools.common.errors import usage_error
 from sluice_tools.measure import table
 from sluice_tools.measure.needs import ON_CPU, driver_and_slices, gpus, torch_version, version
 from sluice_tools.measure.rows import KEY, Cell

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from sluice_tools.help_text import HelpFormatter
+from sluice_tools.common.help_text import HelpFormatter
 
 EXIT_FINE = 0
 EXIT_FAILED = 1

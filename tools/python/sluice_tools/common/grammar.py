@@ -4,7 +4,7 @@ shm/target.cpp, shm/memory_limit.cpp and shm/give.cpp read all but the last in C
 import re
 from dataclasses import dataclass, replace
 
-from sluice_tools.errors import usage_error
+from sluice_tools.common.errors import usage_error
 
 POLICY_FORMS = "none, gate, sync:N, event:N, device:N, device:Tus, device:Tus,ahead:Ams (N and T 1-1000000, A 1-1000)"
 TARGET_FORMS = "p99=50ms, p95=800us, p99.9=1.5s (p50 to p99.9), p99=1.2x (times alone), step p99=25ms, none"

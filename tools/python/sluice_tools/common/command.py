@@ -1,4 +1,4 @@
-"""What all commands share."""
+"""Runs a command: exit codes, errors in one line, missing packages."""
 
 import codecs
 import importlib.util
@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from sluice_tools.errors import EXIT_FAILED, CommandError, usage_error
+from sluice_tools.common.errors import EXIT_FAILED, CommandError, usage_error
 
 
 def how_to_get(*names: str) -> str:
