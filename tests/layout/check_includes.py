@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that includes follow the layout: arrows between folders point down only.
+"""Checks that includes and imports follow the layout: arrows between folders point down only.
 
 usage: check_includes.py [ROOT]
 
@@ -8,12 +8,16 @@ Four rules, over every C and C++ file of the tree:
 - in a folder with FLOORS, a file includes its own floor and those below it, never one above;
 - a library that belongs to some folders only (LIBRARIES) is included nowhere else;
 - the units of a folder (x.hpp and x.cpp are one unit) form no circle.
+check_imports.py has the rules for Python, which are checked too.
 Each fault is one line that names the file. Exit codes: 0 none, 1 faults, 2 wrong usage.
 """
 
 import re
 import sys
 from pathlib import Path
+
+import check_imports
+from circles import circles
 
 # folder: the other folders that it may include.
 ARROWS = {
@@ -93,31 +97,6 @@ def _climbs(name: str, include: str) -> str:
     return ""
 
 
-def _circles(edges: dict) -> list:
-    """Strongly connected components of more than one unit (Tarjan's algorithm)."""
-    index, low, stack, found = {}, {}, [], []
-
-    def visit(unit):
-        index[unit] = low[unit] = len(index)
-        stack.append(unit)
-        for other in edges.get(unit, ()):
-            if other not in index:
-                visit(other)
-                low[unit] = min(low[unit], low[other])
-            elif other in stack:
-                low[unit] = min(low[unit], index[other])
-        if low[unit] == index[unit]:
-            at = stack.index(unit)
-            if len(stack) - at > 1:
-                found.append(set(stack[at:]))
-            del stack[at:]
-
-    for unit in sorted(edges):
-        if unit not in index:
-            visit(unit)
-    return found
-
-
 def faults(root: Path) -> list:
     found = []
     edges = {folder: {} for folder in ARROWS}
@@ -143,7 +122,7 @@ def faults(root: Path) -> list:
                 allowed = ", ".join(ARROWS[folder]) or "no other folder"
                 found.append(f"{name}: includes {include}, but {folder}/ may use {allowed} only")
     for folder, units in edges.items():
-        for circle in _circles(units):
+        for circle in circles(units):
             found.append(f"{folder}/: {', '.join(sorted(circle))} are in a circle of includes")
     return found
 
@@ -153,7 +132,7 @@ def main() -> int:
         print(__doc__, file=sys.stderr)
         return 2
     root = Path(sys.argv[1] if len(sys.argv) == 2 else Path(__file__).parents[2]).resolve()
-    lines = faults(root)
+    lines = faults(root) + check_imports.faults(root)
     for line in lines:
         print(line, file=sys.stderr)
     return 1 if lines else 0
