@@ -1,7 +1,7 @@
 """Checks that the imports of tools/python follow its floors: arrows between packages point down only.
 
 Three rules, over every module below tools/python:
-- each package has a floor in FLOORS;
+- each package has a floor in the drawing of docs/guide/architecture.md, which is read here;
 - a package imports only itself and packages of the floors below, so no two packages of one floor;
 - the modules form no circle.
 An import counts wherever it is: at the top, in a function, under `if TYPE_CHECKING`, or relative. The name of a module
@@ -11,27 +11,32 @@ check_includes.py runs this check.
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from circles import circles
 
 PLACE = Path("tools/python")
-# The packages from the top down. A package is a folder of sluice_tools, or what is next to sluice_tools.
-# The README of tools/python says what they are for.
-FLOORS = (
-    ("predict_sharing",),
-    ("programs",),
-    ("opbench",),
-    ("bench", "predict", "sweep"),
-    ("cdi", "compare", "demo", "device_plugin", "doctor", "parse", "records"),
-    ("report",),
-    ("measure", "models", "trace"),
-    ("common",),
-    ("sluice", "sluice_tools", "examples", "wheel_programs"),  # sluice_tools: its __init__.py
-)
+PAGE = Path("docs/guide/architecture.md")
+_DRAWN = re.compile(r"^ (\d+)  (\w+(?: +\w+)*) *│", re.MULTILINE)
+_NO_FLOOR = f"has no floor in the drawing of {PAGE}"
+
+
+def drawn_floors(page: str) -> list[list[str]]:
+    """The packages from the top down. A package is a folder of sluice_tools, or what is next to sluice_tools."""
+    rows = _DRAWN.findall(page)
+    floors = [names.split() for _, names in rows]
+    packages = [package for floor in floors for package in floor]
+    numbers = [int(number) for number, _ in rows]
+    if not rows or numbers != list(reversed(range(len(rows)))) or len(packages) != len(set(packages)):
+        sys.exit(f"{PAGE}: the drawing of the Python packages must have floors down to 0, and each package once")
+    return floors
+
+
+FLOORS = drawn_floors((Path(__file__).parents[2] / PAGE).read_text())
 _FLOOR = {package: floor for floor, packages in enumerate(reversed(FLOORS)) for package in packages}
-_NO_FLOOR = "has no floor: tests/layout/check_imports.py gives one to each package"
+_FLOOR["sluice_tools"] = 0  # its __init__.py
 _MODULE = re.compile(r"(sluice_tools(?:\.\w+)+)\.?")
 
 
@@ -85,7 +90,7 @@ def _climbs(package: str, other: str) -> str:
     if package == other or _FLOOR[other] < _FLOOR[package]:
         return ""
     where = "above" if _FLOOR[other] > _FLOOR[package] else "on the same floor as"
-    return f"{other} is {where} {package} (tools/python/README.md)"
+    return f"{other} is {where} {package} ({PAGE})"
 
 
 def faults(root: Path) -> list[str]:

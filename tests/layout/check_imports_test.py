@@ -16,10 +16,7 @@ import check_imports
 
 ROOT = Path(__file__).parents[2]
 TOOLS = "tools/python/sluice_tools"
-
-
-# Without sluice_tools/__init__.py, which is no folder.
-FLOORS = [[package for package in floor if package != "sluice_tools"] for floor in check_imports.FLOORS]
+FLOORS = check_imports.FLOORS
 
 
 def path_of(package: str) -> str:
@@ -66,7 +63,7 @@ class CheckImports(unittest.TestCase):
                 self.write(f"{path_of(high)}/x_{low}.py", f"import {name_of(low)}.y\n")
                 self.write(f"{path_of(low)}/x_{high}.py", f"import {name_of(high)}.y\n")
                 broken.add(f"{path_of(low)}/x_{high}.py:1: imports {name_of(high)}.y, but {high} is above {low}")
-        self.assertEqual({fault.removesuffix(" (tools/python/README.md)") for fault in self.faults()}, broken)
+        self.assertEqual({fault.removesuffix(" (docs/guide/architecture.md)") for fault in self.faults()}, broken)
 
     def test_packages_of_one_floor_do_not_import_each_other(self):
         broken = set()
@@ -183,17 +180,34 @@ class CheckImports(unittest.TestCase):
         self.assertEqual(found.returncode, 1)
         self.assertIn("attic has no floor", found.stderr)
 
-    def test_the_readme_has_each_package_on_its_floor(self):
-        shown: dict[int, set[str]] = {}
-        for line in (ROOT / "tools/python/README.md").read_text().splitlines():
-            if row := re.match(r"\| (`[^|]+`) \| (\d) \|", line):
-                named = re.findall(r"`(?:sluice_tools/)?(\w+)(?:/|\.py)`", row[1])
-                shown.setdefault(int(row[2]), set()).update(named)
-        self.assertEqual(shown, dict(enumerate(map(set, reversed(FLOORS)))))
+    def test_the_drawing_is_read_from_the_top_down(self):
+        text = (
+            "Text.\n 3  no bar\n```\n 2  a  b   │ for a and b\n 1  c_d    │ more\n 0  e      │\n```\n| 3 | no floor |\n"
+        )
+        self.assertEqual(check_imports.drawn_floors(text), [["a", "b"], ["c_d"], ["e"]])
+
+    def test_a_drawing_that_is_no_order_ends_the_check(self):
+        for what, text in {
+            "none": "Text.\n",
+            "not down to 0": " 2  a │\n 1  b │\n",
+            "a gap": " 3  a │\n 1  b │\n 0  c │\n",
+            "upside down": " 0  a │\n 1  b │\n",
+            "a package twice": " 1  a  b │\n 0  b │\n",
+            "a number twice": " 1  a │\n 1  b │\n 0  c │\n",
+        }.items():
+            with self.subTest(what), self.assertRaisesRegex(SystemExit, "architecture.md: the drawing"):
+                check_imports.drawn_floors(text)
 
     def test_the_tree_has_a_module_of_each_package(self):
         there = {check_imports._package(module) for module in check_imports._modules(ROOT)}
-        self.assertEqual(there, {package for floor in check_imports.FLOORS for package in floor})
+        self.assertEqual(there - {"sluice_tools"}, {package for floor in FLOORS for package in floor})
+
+    def test_the_laboratory_is_above_all_that_is_installed_without_it(self):
+        commands = re.search(r"set\(SLUICE_LAB_COMMANDS ([\w ]+)\)", (ROOT / "cmake/SluiceLayout.cmake").read_text())
+        assert commands
+        lab = {*commands[1].split(), "predict_sharing"}  # as in tools/python/CMakeLists.txt
+        top = list(itertools.takewhile(lab.issuperset, FLOORS))
+        self.assertEqual({package for floor in top for package in floor}, lab)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import check_includes
 
+ROOT = Path(__file__).parents[2]
+
 
 class CheckIncludes(unittest.TestCase):
     def setUp(self):
@@ -50,6 +52,11 @@ class CheckIncludes(unittest.TestCase):
     def test_the_core_has_seven_floors(self):
         floors = ("hooks", "client", "jobs", "pacing", "slot", "trace", "driver")
         self.assertEqual(check_includes.FLOORS["intercept"], floors)
+
+    def test_the_pages_have_the_floors_of_the_interposer(self):
+        floors = [f"`{floor}/`" for floor in check_includes.FLOORS["intercept"]]
+        self.assertIn(f"\n{' > '.join(floors)}.\n", (ROOT / "docs/guide/architecture.md").read_text())
+        self.assertIn(f" From the top down: {', '.join(floors)}.\n", (ROOT / "intercept/README.md").read_text())
 
     def test_a_folder_that_is_no_floor_is_named(self):
         self.write("intercept/attic/a.cpp", '#include "intercept/driver/b.hpp"\n')
