@@ -255,7 +255,8 @@ def _store(args) -> Store:
     return Store(Path(args.store) if args.store else default_store())
 
 
-def _run(args) -> int:
+def _run(args, in_child: bool) -> int:
+    """in_child: the process ends after this."""
     interrupt = _Interrupt()
     signal.signal(signal.SIGTERM, interrupt)  # says the same as Ctrl-C; run_command() takes it back
     before = signal.getsignal(signal.SIGINT)
@@ -269,6 +270,8 @@ def _run(args) -> int:
         print("sluice models: interrupted; nothing was left in the store", file=sys.stderr)
         return 130
     finally:
+        if in_child:  # a second Ctrl-C that comes now must not change how it ends
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         signal.signal(signal.SIGINT, before)
 
 
@@ -276,10 +279,12 @@ def main(argv: list[str] | None = None, in_child: bool = False) -> int:
     """in_child: export and import are done by a child, whose end by a signal is an error like others."""
     args = _parser().parse_args(argv)
 
-    def work() -> int:
-        return run_command("models", lambda: _run(args))
+    in_child = in_child and args.command in ("export", "import")
 
-    if not in_child or args.command not in ("export", "import"):
+    def work() -> int:
+        return run_command("models", lambda: _run(args, in_child))
+
+    if not in_child:
         return work()
     code = child.run(work)
     return code if code >= 0 else run_command("models", lambda: _ended_by(-code, args))
