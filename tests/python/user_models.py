@@ -204,5 +204,5 @@ class Wrapped(Weighted):
     """As the models of Hugging Face, whose forward() is decorated."""
 
     @functools.wraps(Ordered.forward)
-    def forward(self, *inputs, **named):
+    def forward(self, *inputs, **named):  # pyright: ignore[reportIncompatibleMethodOverride]
         return self.sum(*inputs, **named)

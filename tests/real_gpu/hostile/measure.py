@@ -189,7 +189,7 @@ class Lane:
         measured = Measured(r)
         if "c" not in program.modes or "c" not in self.options.modes:
             return measured
-        order = [mode for mode in "dc" if mode in program.modes]
+        order = [mode for mode in "dc" if mode in program.modes and mode in self.options.modes]
         for mode in order:
             if self.time_for(2 * a.wall):
                 self.next_to_neighbour(program, measured, mode)

@@ -44,12 +44,13 @@ def neighbour(which, said):
         said[which] = (process.communicate(timeout=20)[0].splitlines() or [""])[-1]
 
 
-def rate(which, program, said):
+def rate(which, program, said) -> float:
+    """Steps a second; 0: the program failed."""
     with neighbour(which, said):
         command = under(which, "0" if next_to else "1", program)
         out = subprocess.run(command, capture_output=True, text=True, timeout=90)
     found = re.search(r"rate=([\d.]+)", out.stdout)
-    return float(found.group(1)) if found else None
+    return float(found.group(1)) if found else 0.0
 
 
 for case in cases:
@@ -57,7 +58,7 @@ for case in cases:
     logs, a_all, b_all, said = [], [], [], {}
     for i in range(int(rounds)):
         both = {which: rate(which, program, said) for which in ("ab", "ba")[i % 2]}
-        if None in both.values():
+        if 0 in both.values():
             print(case, "failed", both)
             break
         logs.append(math.log(both["b"] / both["a"]))

@@ -169,6 +169,7 @@ CASE(graph_while) {
   return report(sum_of(data), run);
 }
 
+#ifdef HOSTILE_DEVICE_LAUNCHES  // not under MPS
 static __global__ void launch_other(cudaGraphExec_t other, unsigned* result) {
   const cudaError_t said = cudaGraphLaunch(other, cudaStreamGraphFireAndForget);
   if (said != cudaSuccess) *result = said;
@@ -193,6 +194,7 @@ CASE(graph_device) {
   const unsigned said = read_word(result);
   return report(sum_of(data, said), run, "device_error=" + std::to_string(said));
 }
+#endif
 
 /// Two threads capture, in thread-local and relaxed mode, while a third launches, allocates and
 /// synchronises.

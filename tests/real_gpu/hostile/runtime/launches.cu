@@ -5,6 +5,7 @@
 
 namespace cg = cooperative_groups;
 
+#ifdef HOSTILE_DEVICE_LAUNCHES  // not under MPS
 static __global__ void child_kernel(unsigned* data, unsigned salt) {
   data[threadIdx.x] = mix_one(data[threadIdx.x], salt);
 }
@@ -14,6 +15,7 @@ static __global__ void parent_kernel(unsigned* data, unsigned salt) {
     child_kernel<<<1, 256, 0, cudaStreamTailLaunch>>>(data, salt + 1);
   }
 }
+#endif
 static __global__ void overlapped(unsigned* data, unsigned n, unsigned salt) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   cudaTriggerProgrammaticLaunchCompletion();
@@ -55,6 +57,7 @@ static cudaLaunchConfig_t config_of(cudaStream_t s, cudaLaunchAttribute* attribu
   return config;
 }
 
+#ifdef HOSTILE_DEVICE_LAUNCHES
 /// Kernels that launch kernels.
 CASE(cdp) {
   unsigned* data = make_data();
@@ -70,6 +73,7 @@ CASE(cdp) {
   });
   return report(sum_of(data), run);
 }
+#endif
 
 /// Programmatic dependent launches: in a stream, and in a graph captured from it.
 CASE(pdl) {

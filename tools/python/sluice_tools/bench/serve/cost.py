@@ -163,7 +163,7 @@ def _seconds(setting: Setting) -> float:
 
 
 def _clients(setting: Setting, analyzer: list[str]) -> dict[str, tuple]:
-    own = dict.fromkeys(cost_report.OWN_CLIENTS, _TINY if setting.tiny else CONCURRENCY)
+    own: dict[str, tuple] = dict.fromkeys(cost_report.OWN_CLIENTS, _TINY if setting.tiny else CONCURRENCY)
     if not analyzer:
         return own
     return own | {cost_report.ANALYZER: _TINY[:1] if setting.tiny else _ANALYZED}
