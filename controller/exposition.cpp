@@ -177,7 +177,8 @@ void write_use(MetricsText& out, const std::vector<Row>& rows) {
     return slot.target.load() != 0 || slot.target_jobs.load() != 0 || slot.open_ns.load() != 0;
   };
   constexpr auto kAlways = [](const shm::Slot&) { return true; };
-  constexpr std::array<Family, 13> kFamilies{{
+  constexpr auto kHasItems = [](const shm::Slot& slot) { return slot.items.load() != 0; };
+  constexpr std::array<Family, 16> kFamilies{{
       {"sluice_client_close_level", "gauge",
        "When its jobs close the gates below, in eighths of a job; 8: when it waits, 9: never.",
        [](const shm::Slot& slot) { return slot.close_state.load() != 0; },
@@ -191,6 +192,14 @@ void write_use(MetricsText& out, const std::vector<Row>& rows) {
        "How much longer jobs and steps of a client above best effort may take for those below it.",
        [](const shm::Slot& slot) { return shm::SlotInfo::unpack(slot.info.load()).priority != 0; },
        [](const shm::Slot& slot) { return shm::unpack_give(slot.requested_give.load()) / 1e3; }},
+      {"sluice_client_timed_total", "counter",
+       "Jobs and steps of a client that holds others, as counted for the two times below.",
+       kHasItems, [](const shm::Slot& slot) { return static_cast<double>(slot.items.load()); }},
+      {"sluice_client_timed_seconds_total", "counter", "How long these jobs and steps took.",
+       kHasItems, [](const shm::Slot& slot) { return seconds(slot.items_ns.load()); }},
+      {"sluice_client_waited_seconds_total", "counter",
+       "How long these jobs and steps were in calls that wait for the GPU.", kHasItems,
+       [](const shm::Slot& slot) { return seconds(slot.items_waited_ns.load()); }},
       {"sluice_client_slice_seconds", "gauge",
        "Time slice that was set for the client; no sample: the driver's.",
        [](const shm::Slot& slot) { return slot.slice_us.load() != 0; },

@@ -113,6 +113,7 @@ void clear_owner_fields(shm::Slot& slot) {
   slot.gives_closing.store(0);
   slot.gives_windows.store(0);
   slot.gives_open.store(0);
+  for (shm::Word* word : {&slot.items, &slot.items_ns, &slot.items_waited_ns}) word->store(0);
   slot.target_state.store(0);
   slot.open_job.store(0);
   for (shm::Word& ns : slot.held_by_ns) ns.store(0);

@@ -287,6 +287,9 @@ struct alignas(kLine) Slot {
   /// 1/10000, because gates close late, by windows, and because gates stay open. For status output
   /// only; a reader holds nobody, and so reports none. Nothing is known while `gives_known` is 0.
   HalfWord gives_known, gives_closing, gives_windows, gives_open;
+  /// Jobs and steps of the client while it holds others: how many, how long, and how much of that
+  /// it was in calls that wait for the GPU. None ever falls. For status output only.
+  Word items, items_ns, items_waited_ns;
 
   alignas(kLine) std::array<EntryCounters, kMaxEntries> entries;
 
@@ -367,6 +370,7 @@ static_assert(offsetof(Slot, steps) == 2464 && sizeof(StepTimes) == 632);
 static_assert(offsetof(Slot, gpu_bound_ns) == 3096 && offsetof(Slot, before_target) == 3104);
 static_assert(offsetof(Slot, requested_give) == 3136 && offsetof(Slot, gives_known) == 3140);
 static_assert(offsetof(Slot, gives_closing) == 3144 && offsetof(Slot, gives_open) == 3152);
+static_assert(offsetof(Slot, items) == 3160 && offsetof(Slot, items_waited_ns) == 3176);
 static_assert(offsetof(Slot, entries) == 3200);
 static_assert(offsetof(Slot, memory) == 5248 && offsetof(MemoryLine, order) == 40);
 static_assert(offsetof(MemoryLine, critical) == 56 && offsetof(MemoryLine, draining) == 60);

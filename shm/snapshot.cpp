@@ -247,6 +247,8 @@ ClientSnapshot read_client(const Board& board, int index, std::uint64_t now_ns) 
   const std::uint64_t job = slot.job.load();
   client.target = target_of(slot);
   client.give = give_of(slot);
+  // The owner writes one word after the other.
+  client.waits_for_gpu = {slot.items.load(), slot.items_ns.load(), slot.items_waited_ns.load()};
   client.memory = memory_snapshot_of(board, {index, info.generation}, now_ns);
   client.gpu_ns = slot.gpu_ns.load();
   client.gpu_bound_ns = std::min(slot.gpu_bound_ns.load(), client.gpu_ns);

@@ -77,6 +77,13 @@ struct GiveSnapshot {
   std::uint32_t open = 0;             ///< Because gates stay open.
 };
 
+/// How long a client's jobs and steps waited for the GPU.
+struct WaitsSnapshot {
+  std::uint64_t items = 0;  ///< Jobs and steps, while the client holds others.
+  std::uint64_t items_ns = 0;
+  std::uint64_t waited_ns = 0;  ///< The part of `items_ns` in calls that wait for the GPU.
+};
+
 /// The device memory of a client, and what a broker asks of it.
 struct MemorySnapshot {
   std::uint64_t held_bytes = 0;
@@ -136,6 +143,7 @@ struct ClientSnapshot {
   std::uint64_t active_ns = 0;
   TargetSnapshot target;
   GiveSnapshot give;
+  WaitsSnapshot waits_for_gpu;
   MemorySnapshot memory;
   std::uint64_t gpu_ns = 0;                   ///< GPU time of its work, an estimate; 0: unknown.
   std::uint64_t gpu_bound_ns = 0;             ///< The part of it that is an upper bound.

@@ -41,7 +41,9 @@ void Jobs::settle_item(std::uint64_t now, std::uint64_t took) noexcept {
   spending_.spend(Spending::Lever::kOpen, steps.open_ns);
   spending_.ended(now, took);
   share_out();
-  if (++items_ % kItemsPerShow == 0) show_given();
+  if (++items_ % kItemsPerShow != 0) return;
+  show_given();
+  show_waits();
 }
 
 void Jobs::show_given() noexcept {
@@ -54,6 +56,15 @@ void Jobs::show_given() noexcept {
   slot.gives_windows.store(spent(Spending::Lever::kWindows), kRelaxed);
   slot.gives_open.store(spent(Spending::Lever::kOpen), kRelaxed);
   slot.gives_known.store(spending_.is_known() && gives() ? 1 : 0, kRelaxed);
+}
+
+void Jobs::show_waits() noexcept {
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  shm::Slot& slot = client_.slot();
+  const Waits::Sums sums = waits_.sums(open_ != 0 ? began_ns_ : 0);
+  slot.items.store(items_, kRelaxed);
+  slot.items_waited_ns.store(sums.waited_ns, kRelaxed);
+  slot.items_ns.store(sums.waited_ns + sums.host_ns, kRelaxed);
 }
 
 /// After each change of the gates. A window may outlast its job, and ends with its time.

@@ -227,6 +227,7 @@ class Jobs {
   void settle_item(std::uint64_t now_ns, std::uint64_t took_ns) noexcept;
   void share_out() noexcept;
   void show_given() noexcept;
+  void show_waits() noexcept;
   [[nodiscard]] std::uint64_t budget_pays(bool at_begin, std::uint64_t now_ns) noexcept;
   bool begin_in_window(bool gates_are_closed, std::uint64_t now_ns) noexcept;
   void window_in_item(bool at_begin, std::uint64_t now_ns) noexcept;

@@ -241,6 +241,9 @@ TEST_F(Attach, ANewClientStartsFromCleanCounters) {
                                       &slot.busy_ns,
                                       &slot.steps.ended,
                                       &slot.steps.open_ns,
+                                      &slot.items,
+                                      &slot.items_ns,
+                                      &slot.items_waited_ns,
                                       &mapping.board().slots[7].held_by_ns[0]};
   const std::vector<shm::HalfWord*> half_words{&slot.waiters,
                                                &slot.announced,

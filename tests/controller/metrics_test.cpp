@@ -211,6 +211,13 @@ TEST(Metrics, TargetsAndGpuTimeAreTheBoards) {
   }
   EXPECT_EQ(given,
             (std::map<std::string, double>{{"closing", 0.012}, {"open", 0}, {"windows", 0.019}}));
+  EXPECT_EQ(value("sluice_client_timed_total"), -1) << "it holds nobody";
+  slot.items.store(200);
+  slot.items_ns.store(4'000'000'000);
+  slot.items_waited_ns.store(62'500'000);
+  EXPECT_EQ(value("sluice_client_timed_total"), 200);
+  EXPECT_EQ(value("sluice_client_timed_seconds_total"), 4);
+  EXPECT_EQ(value("sluice_client_waited_seconds_total"), 0.0625);
   EXPECT_EQ(value("sluice_client_close_level"), -1) << "nothing is tried";
   slot.close_state.store(shm::CloseWord{shm::CloseState::kClosesLater, 5}.pack());
   EXPECT_EQ(value("sluice_client_close_level"), 5);

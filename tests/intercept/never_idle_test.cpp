@@ -119,6 +119,17 @@ TEST_F(NeverIdle, ATargetThatCannotBeKeptChangesNothing) {
   EXPECT_GT(slot().target_jobs.load(), 100U) << "those in windows are counted, too";
 }
 
+// Each job waits for its kernel, and is little else.
+TEST_F(NeverIdle, SaysHowLongItWaitsForTheGpu) {
+  start();
+  EXPECT_TRUE(eventually([this] {
+    job();
+    return slot().items.load() >= 64;
+  }));
+  EXPECT_LE(slot().items_waited_ns.load(), slot().items_ns.load());
+  EXPECT_GE(slot().items_waited_ns.load(), slot().items_ns.load() / 4);
+}
+
 // `sluice set --give` at run time.
 TEST_F(NeverIdle, WhatIsGivenMayChange) {
   start();

@@ -188,6 +188,9 @@ TEST_F(Snapshots, EachWordIsInItsField) {
   client.gives_closing.store(28);
   client.gives_windows.store(29);
   client.gives_open.store(30);
+  client.items.store(31);
+  client.items_ns.store(32);
+  client.items_waited_ns.store(33);
   std::strcpy(client.label.data(), "job=a");
   std::strcpy(client.unhooked_name.data(), "cuNew");
   const ClientSnapshot taken = snapshot().clients.front();
@@ -223,9 +226,12 @@ TEST_F(Snapshots, EachWordIsInItsField) {
                                           taken.give.most,
                                           taken.give.closing,
                                           taken.give.windows,
-                                          taken.give.open}),
+                                          taken.give.open,
+                                          taken.waits_for_gpu.items,
+                                          taken.waits_for_gpu.items_ns,
+                                          taken.waits_for_gpu.waited_ns}),
               ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22,
-                          23, 24, 25, 26, 27, 28, 29, 30));
+                          23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33));
   EXPECT_TRUE(taken.give.known);
   EXPECT_EQ(taken.labels.front(), (std::pair<std::string, std::string>{"job", "a"}));
   EXPECT_EQ(taken.unhooked_name, "cuNew");

@@ -146,6 +146,24 @@ TEST_F(Status, SaysWhenGatesClose) {
   EXPECT_EQ(json["waits_longer_us"], (nlohmann::json{-10, 30}));
 }
 
+// Prevents: only durations are shown, and the noise of the host hides what a program pays.
+TEST_F(Status, SaysHowLongJobsWaitForTheGpu) {
+  shm::Slot& client = add_client(0, 1, "a");
+  client.items.store(200);
+  client.items_ns.store(4'000'000'000);
+  client.items_waited_ns.store(4'000'000);
+  EXPECT_EQ(text().find("waits for the GPU"), std::string::npos) << "it may poll";
+  client.items_waited_ns.store(62'000'000);
+  expect_says(text(), "waits for the GPU for 310us in each job, 1.6 % of it\n");
+  client.steps.ended.store(5);
+  expect_says(text(), "waits for the GPU for 310us in each step, 1.6 % of it\n");
+  EXPECT_EQ(
+      nlohmann::json::parse(status_json(snapshot(), "s"))["clients"][0]["waits"],
+      (nlohmann::json{{"items", 200}, {"items_ns", 4'000'000'000}, {"waited_ns", 62'000'000}}));
+  client.items_waited_ns.store(9'000'000'000);  // of a moment between two words
+  expect_says(text(), "100.0 % of it\n");
+}
+
 // Prevents: nobody sees what a critical program pays for those below it, or how much it may.
 TEST_F(Status, SaysWhatAProgramGives) {
   shm::Slot& client = add_client(0, 1, "a");

@@ -43,6 +43,7 @@ std::string steps_note(const shm::ClientSnapshot& client);
 /// took longer in the last minute; empty while nothing is known, and for a client that has held
 /// nobody.
 std::string give_note(const shm::ClientSnapshot& client);
+std::string waits_note(const shm::ClientSnapshot& client);
 /// Whether it is a client of an MPS daemon, how wide, and with whom it takes turns because of that;
 /// empty for a program that is not, next to none that is.
 std::string mps_note(const shm::Snapshot& snapshot, const shm::ClientSnapshot& client);

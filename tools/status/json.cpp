@@ -178,6 +178,10 @@ Json client_json(const shm::ClientSnapshot& client) {
                    : client.waits_for_turn ? Json("waits")
                                            : Json()},
           {"give", give_json(client.give)},
+          {"waits",
+           {{"items", client.waits_for_gpu.items},
+            {"items_ns", client.waits_for_gpu.items_ns},
+            {"waited_ns", client.waits_for_gpu.waited_ns}}},
           {"closing", closing_json(client)},
           {"steps", steps_json(client.steps)},
           {"gpu_share", client.gpu_share == 0 ? Json() : Json(client.gpu_share / 1000.0)},
