@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
@@ -32,13 +33,12 @@ sockaddr_un address_of(const std::string& path) {
   return address;
 }
 
-void remove_stale(const std::string& path) {
+/// Throws if there is something else than a socket.
+[[nodiscard]] bool is_socket(const std::string& path) {
   struct stat found {};
-  if (lstat(path.c_str(), &found) != 0) return;
-  if (!S_ISSOCK(found.st_mode)) {
-    throw std::runtime_error(path + " is not a socket; remove it");
-  }
-  if (unlink(path.c_str()) != 0) fail(path, "replace", errno);
+  if (lstat(path.c_str(), &found) != 0) return false;
+  if (!S_ISSOCK(found.st_mode)) throw std::runtime_error(path + " is not a socket; remove it");
+  return true;
 }
 
 }  // namespace
@@ -51,24 +51,29 @@ Listener::Listener(std::string_view session)
 base::Fd Listener::listen_at_name() {
   base::Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) fail(path_, "make", errno);
-  if (path_.size() >= sizeof(sockaddr_un::sun_path)) fail(path_, "bind", ENAMETOOLONG);
+  // A socket refuses connections until it listens, so it has its name only after that.
+  const std::string making = path_ + ".new";
+  if (making.size() >= sizeof(sockaddr_un::sun_path)) fail(path_, "bind", ENAMETOOLONG);
   fchmod(fd.get(), 0600);  // before bind, so that the name never has a wider mode
-  const sockaddr_un address = address_of(path_);
+  const sockaddr_un address = address_of(making);
   int tries = 0;
   do {
     if (!is_node_) base::ensure_runtime_dir();
-    remove_stale(path_);
+    if (is_socket(making) && unlink(making.c_str()) != 0) fail(making, "replace", errno);
     if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) break;
     // The controller of another session may have removed the empty folder in the meantime.
     if (errno != ENOENT || ++tries == kBindTries) fail(path_, "bind", errno);
   } while (true);
-  lstat(path_.c_str(), &bound_);
-  // Whatever the umask. Nobody else may write to the folder, so the name is still ours.
-  if (is_node_) chmod(path_.c_str(), kNodeMode);
-  if (listen(fd.get(), kAcceptQueue) != 0) {
-    const int error = errno;
-    unlink(path_.c_str());
-    fail(path_, "listen on", error);
+  try {
+    lstat(making.c_str(), &bound_);
+    // Whatever the umask. Nobody else may write to the folder, so the name is still ours.
+    if (is_node_) chmod(making.c_str(), kNodeMode);
+    if (listen(fd.get(), kAcceptQueue) != 0) fail(path_, "listen on", errno);
+    (void)is_socket(path_);
+    if (rename(making.c_str(), path_.c_str()) != 0) fail(path_, "replace", errno);
+  } catch (const std::runtime_error&) {
+    unlink(making.c_str());
+    throw;
   }
   return fd;
 }

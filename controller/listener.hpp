@@ -10,7 +10,8 @@ namespace sluice::controller {
 
 /// The session's socket: SOCK_SEQPACKET, mode 0600, in a folder of mode 0700. Only the holder of
 /// the board's controller lock creates it. So an existing socket of that name belongs to a dead
-/// controller, and is replaced. The destructor removes the name.
+/// controller, and is replaced. The name appears when it can be connected to. The destructor
+/// removes the name.
 ///
 /// The socket of the session `node` has mode 0666, in the folder that its service has locked.
 class Listener {

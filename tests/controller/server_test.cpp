@@ -4,8 +4,14 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <thread>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "controller/listener.hpp"
@@ -60,6 +66,31 @@ class ServerTest : public testing::Test {
   controller::Tally tally_;
   controller::Server server_{listener_.fd(), handler_, tally_};
 };
+
+// Prevents: a program that finds the socket before it listens is refused, and runs ungated.
+TEST(Listener, WhoFindsTheNameIsNotRefused) {
+  const Session session;
+  controller::Listener listener(session.name());
+  std::atomic<bool> ends{false};
+  std::thread programs([&] {
+    while (!ends) {
+      const base::Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      sockaddr_un address{};
+      address.sun_family = AF_UNIX;
+      listener.path().copy(address.sun_path, sizeof(address.sun_path) - 1);
+      const auto* const to = reinterpret_cast<const sockaddr*>(&address);
+      const bool refused = connect(fd.get(), to, sizeof(address)) != 0 && errno == ECONNREFUSED;
+      EXPECT_FALSE(refused);
+    }
+  });
+  std::vector<base::Fd> before;  // A program may have found one of these.
+  for (int i = 0; i < 500; ++i) {
+    std::filesystem::remove(listener.path());
+    before.push_back(listener.restore());
+  }
+  ends = true;
+  programs.join();
+}
 
 // Prevents: one program with too many connections takes the slots of clients away.
 TEST_F(ServerTest, OfTooManyConnectionsAClientKeepsItsOwn) {

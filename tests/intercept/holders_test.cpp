@@ -86,6 +86,7 @@ TEST_F(Holders, AStoppedHolderIsObeyedAgain) {
   }));
   EXPECT_EQ(slot().max_hold_opened.load(), 0U);
   EXPECT_TRUE(eventually([&] { return !held(); })) << "stopped again";
+  EXPECT_TRUE(eventually([&] { return !errors().empty(); }));
   const std::string said = errors();
   EXPECT_NE(said.find("which is stopped; running on until it continues"), std::string::npos);
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << "once a job: " << said;
@@ -104,6 +105,7 @@ TEST_F(Holders, TheTextOfAHolderIsCutAndPrintable) {
   holder.requested_target.store(0x4141414141414141);  // follows the command
   critical_->stop_beating();
   EXPECT_TRUE(eventually([&] { return !held(); }));
+  EXPECT_TRUE(eventually([&] { return !errors().empty(); }));
   const std::string said = errors();
   EXPECT_NE(said.find("(xxx??" + std::string(holder.command.size() - 5, 'x') + "), which is"),
             std::string::npos)
