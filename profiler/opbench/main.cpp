@@ -35,7 +35,7 @@ int work(int argc, char** argv) {
   app.add_subcommand("report", "Records as a table and one HTML page");
   app.footer(
       "Examples:\n"
-      "  sluice opbench measure docs/data/programs/cuda-b1.programs --per-task 1    on a GPU\n"
+      "  sluice opbench measure docs/data/programs/tuned-h100.programs             on a GPU\n"
       "  sluice opbench report docs/data/programs/h200.jsonl.xz\n"
       "  sluice opbench run --modelname matmul --target llvm --trials 16            needs TVM\n\n"
       "run, space, and programs of target llvm need TVM (./x programs in a checkout). A pack of\n"

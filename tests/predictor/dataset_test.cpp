@@ -179,7 +179,7 @@ TEST(Trained, HasTheCountsThatAreCountedNow) {
   const Dataset trained = load_dataset(SLUICE_TEST_PREDICTOR "/trained/dataset.cbor");
   std::map<std::string, const Program*> known;
   for (const Program& program : trained.programs) known[program.id] = &program;
-  profiler::PackReader reader(SLUICE_TEST_DATA "/../../docs/data/programs/cuda-b4.programs");
+  profiler::PackReader reader(SLUICE_TEST_DATA "/counted.programs");
   int compared = 0;
   while (const auto entry = reader.next()) {
     const auto* from = std::get_if<profiler::Program>(&*entry);

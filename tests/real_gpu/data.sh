@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes packs with the networks, batch sizes, target, seed and programs of a task of those in docs/data/programs, and
+# Makes new packs with the networks, batch sizes, target, seed and programs of a task of those in docs/data/programs, and
 # measures them: the packs for GPUs on all GPUs of this machine, on all SMs and on shares, the pack for CPUs here, with
 # one thread and with two. Making needs ./x programs and ./x torch; without them, packs that are in OUT are measured.
 # Without a GPU the packs for GPUs are only made. Needs a finished ./x build (SLUICE_BUILD=build). It takes hours:

@@ -4,7 +4,7 @@
 # nothing was chosen with. A line for each: mean and median of the error in %, of all programs, and of those that do
 # not spill registers. Needs no GPU and takes minutes.
 #
-#   tests/real_gpu/predict.sh PACKS AND RECORDS...   (default: those of docs/data/programs for GPUs)
+#   tests/real_gpu/predict.sh PACKS AND RECORDS...   (default: those of docs/data/programs for GPUs, after ./x data)
 #   DEVICE=h100   SEEDS="0 1 2"   MODELS="gaussian analytic"   OUT=results/predict
 #   PARTS="choice test fifth unused": which protocols
 set -eu

@@ -57,7 +57,7 @@ tuners() {
 # Packs of one program each, so that the kernels that ncu sees are those of this program.
 counts() {
   command -v ncu >/dev/null || { echo "counts: no ncu"; return; }
-  "$python" "$here/predictor_counts.py" pick "$out/one" 20 "$here"/../../docs/data/programs/cuda-b1.programs
+  "$python" "$here/predictor_counts.py" pick "$out/one" 20 "$here"/../../docs/data/programs/tuned-h100.programs
   local metrics=smsp__sass_thread_inst_executed_op_ffma_pred_on.sum pack operation
   for operation in ld st; do
     metrics+=,l1tex__t_sectors_pipe_lsu_mem_global_op_$operation.sum

@@ -1,11 +1,12 @@
 """The command line of `sluice programs`."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
 from sluice_tools.common.command import run_command
-from sluice_tools.common.errors import Parser, usage_error
+from sluice_tools.common.errors import EXIT_FINE, Parser, usage_error
 
 _EXAMPLES = """\
 examples:
@@ -14,6 +15,8 @@ examples:
   sluice programs check a.programs
   sluice programs check
   sluice programs reference a.programs -o reference
+  sluice programs contents a.programs b.programs -o packs
+  sluice programs remake packs/packs.json --packs a -o .
   sluice programs network resnet-18 records.jsonl --threads 1
   sluice programs serve
 
@@ -73,6 +76,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     reference.add_argument("packs", nargs="+", type=Path, metavar="PACK")
     reference.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="tasks that are there stay")
+    listed = commands.add_parser("contents", help="write what packs hold, from which remake makes them again")
+    listed.add_argument("packs", nargs="+", type=Path, metavar="PACK")
+    listed.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="has packs.json, or gets one")
+    remake = commands.add_parser("remake", help="make packs again, and compare them with what they were")
+    remake.add_argument("manifest", type=Path, metavar="PACKS.JSON")
+    remake.add_argument("--packs", type=_names, default=[], metavar="A,B", help="(default: all)")
+    remake.add_argument("--models", type=_names, default=[], metavar="A,B", help="only these networks (default: all)")
+    remake.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="finished networks are kept there")
+    remake.add_argument(
+        "-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N",
+        help="processes (default: the processors)",
+    )  # fmt: skip
     check = commands.add_parser("check", help="check packs; without FILE, that TVM works here")
     check.add_argument("files", nargs="*", type=Path, metavar="FILE")
     return parser
@@ -83,6 +98,11 @@ def _run(options: argparse.Namespace) -> int:
         from sluice_tools.programs import check
 
         return max(check.check_pack(path) for path in options.files)
+    if options.command == "contents":
+        from sluice_tools.programs import contents
+
+        contents.write(contents.of_packs(options.packs), options.out)
+        return EXIT_FINE
     from sluice_tools.programs import catalog, tvm_setup
 
     if options.command == "serve":
@@ -91,6 +111,14 @@ def _run(options: argparse.Namespace) -> int:
         return server.serve()
     if options.command in ("make", "network"):
         catalog.check_some(options.models if options.command == "make" else [options.model])
+    if options.command == "remake":
+        from sluice_tools.programs import remake
+
+        if options.jobs < 1:
+            raise usage_error(f"--jobs {options.jobs} is not positive")
+        tvm_setup.check_versions()
+        keys = ("manifest", "packs", "models", "out", "jobs")
+        return remake.remake(remake.Plan(**{key: getattr(options, key) for key in keys}))
     tvm_setup.load()
     if options.command == "check":
         from sluice_tools.programs import check

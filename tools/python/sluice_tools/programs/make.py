@@ -13,6 +13,7 @@ from pathlib import Path
 from sluice_tools.common.errors import CommandError, first_line, run_error, usage_error
 from sluice_tools.opbench import records
 from sluice_tools.programs import catalog, models, networks, pack, programs
+from sluice_tools.programs.progress import say
 from sluice_tools.programs.tvm_setup import FFI_VERSION, TVM_VERSION, full_name, target_of
 
 _PIECE = 250  # programs that a crash may lose
@@ -33,10 +34,6 @@ class Plan:
     sources: int  # programs of each task that have their CUDA C
     want: set[str] = field(default_factory=lambda: {"source", "features"})
     tuned: list[Path] = field(default_factory=list)  # records: their fastest programs are changed
-
-
-def say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager
