@@ -3,29 +3,41 @@
 #include <fstream>
 #include <iterator>
 
+#include "profiler/packs/xz_bytes.hpp"
+
 namespace sluice::predictor {
 namespace {
 
 constexpr int kVersion = 1;
+
+/// The file's CBOR, compressed or not.
+std::string read(const std::filesystem::path& file, const char* remedy) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw base::UsageError("there is no " + file.string() + "; " + remedy);
+  std::string bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  if (!profiler::is_xz(bytes)) return bytes;
+  try {
+    return profiler::from_xz(bytes);
+  } catch (const base::UsageError& error) {
+    throw base::UsageError(file.string() + " is damaged (" + error.what() + "); " + remedy);
+  }
+}
 
 }  // namespace
 
 void write_binary(const std::filesystem::path& file, const char* kind, nlohmann::json value) {
   value["kind"] = kind;
   value["version"] = kVersion;
-  const auto bytes = nlohmann::json::to_cbor(value);
+  std::string cbor;
+  nlohmann::json::to_cbor(value, cbor);
   std::ofstream out(file, std::ios::binary);
-  out.write(reinterpret_cast<const char*>(bytes.data()),
-            static_cast<std::streamsize>(bytes.size()));
+  out << profiler::to_xz(cbor);
   if (!out.flush()) throw base::RunError("cannot write " + file.string());
 }
 
 void read_binary(const std::filesystem::path& file, const char* kind, const char* remedy,
                  const std::function<void(const nlohmann::json&)>& take) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw base::UsageError("there is no " + file.string() + "; " + remedy);
-  const std::vector<char> bytes{std::istreambuf_iterator<char>(in),
-                                std::istreambuf_iterator<char>()};
+  const std::string bytes = read(file, remedy);
   nlohmann::json value;
   try {
     value = nlohmann::json::from_cbor(bytes);

@@ -8,7 +8,8 @@
 
 #include "base/error.hpp"
 
-/// JSON as CBOR, with arrays of numbers as bytes: small, and read in a moment. Little-endian.
+/// JSON as CBOR, with arrays of numbers as bytes, compressed by xz: small, and read in a moment.
+/// Little-endian. Files that are not compressed are read too.
 namespace sluice::predictor {
 
 template <class Number>

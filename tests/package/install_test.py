@@ -13,7 +13,7 @@ from pathlib import Path
 
 BUILD = Path(sys.argv.pop(1))
 MIB = 1 << 20
-# Together 45 MiB, with LibTorch. The laboratory has a trained predictor of 4 MiB.
+# Together 45 MiB, with LibTorch. The laboratory has a trained predictor of 2 MiB.
 # The programs bring their C++ runtime: 0.7 MB each.
 MOST = {"sluice": 40 * MIB, "lab": 18 * MIB, "dev": MIB}
 

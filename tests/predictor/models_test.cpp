@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "predictor/model/model.hpp"
+#include "profiler/packs/xz_bytes.hpp"
 #include "synthetic.hpp"
 #include "tests/support/temp_folder.hpp"
 
@@ -125,6 +126,49 @@ TEST(Models, SaysWhichPredictorCannotBeRead) {
   EXPECT_THROW((void)make_model("transformer", 0), base::UsageError);
 }
 
+/// What versions that did not compress wrote: the CBOR in the file.
+void take_out_of_xz(const std::string& file) {
+  const std::string cbor = profiler::from_xz(test::read_file(file));
+  std::ofstream(file) << cbor;
+}
+
+TEST(Models, AnUncompressedPredictorPredictsTheSame) {
+  const auto made = test::synthetic(3, 4, 5);
+  const auto half = made.on(1);
+  const auto queries = queries_of(half);
+  const test::TempFolder folder;
+  const std::string file = folder.file("predictor.cbor");
+  for (const std::string& name : model_names()) {
+    const auto model = make_model(name, 3);
+    model->fit(lesson_of(made, made.on(0), half));
+    save_model(folder.path(), name, *model);
+    const std::string compressed = test::read_file(file);
+    take_out_of_xz(file);
+    ASSERT_NE(test::read_file(file), compressed);
+    EXPECT_THAT(load_model(folder.path())->predict(made.data, made.devices, queries),
+                testing::ElementsAreArray(model->predict(made.data, made.devices, queries)))
+        << name;
+  }
+}
+
+TEST(Models, ADamagedCompressedPredictorIsRefused) {
+  const auto made = test::synthetic(3, 4, 5);
+  const test::TempFolder folder;
+  const std::string file = folder.file("predictor.cbor");
+  const auto model = make_model("analytic", 3);
+  model->fit(lesson_of(made, made.on(0), made.on(1)));
+  save_model(folder.path(), "analytic", *model);
+  const std::string whole = test::read_file(file);
+  for (std::size_t at = 6; at < whole.size(); ++at) {  // before: not the beginning of an xz file
+    std::string bytes = whole;
+    bytes[at] = static_cast<char>(bytes[at] ^ 4);
+    std::ofstream(file) << bytes;
+    EXPECT_THAT([&] { (void)load_model(folder.path()); },
+                testing::ThrowsMessage<base::UsageError>(testing::HasSubstr(
+                    file + " is damaged (the xz data is damaged); `sluice predict train` makes")));
+  }
+}
+
 // A file that a disk or a copy has damaged is refused, or predicts something; it ends no program.
 TEST(Models, ADamagedPredictorIsNoFault) {
   const auto made = test::synthetic(3, 4, 5);
@@ -137,6 +181,7 @@ TEST(Models, ADamagedPredictorIsNoFault) {
     const auto model = make_model(name, 3);
     model->fit(lesson_of(made, made.on(0), half));
     save_model(folder.path(), name, *model);
+    take_out_of_xz(file);
     const std::string whole = test::read_file(file);
     for (int i = 0; i < 300; ++i) {
       std::string bytes = whole;
