@@ -26,14 +26,13 @@ WORST = 0.15
 PROGRAMS = {
     "inference": [str(HERE / "inference_loop.py"), "4"],
     "training": [str(HERE / "training_loop.py"), "6"],
-    "jax": [str(HERE / "jax_pair.py"), "best-effort", "{folder}/ready", "6"],
+    "jax": [str(HERE / "jax_loop.py"), "6"],
 }
 
 
-def start(name: str, folder: str, estimate: bool, *options: str) -> subprocess.Popen:
-    program = [word.format(folder=folder) for word in PROGRAMS[name]]
+def start(name: str, estimate: bool, *options: str) -> subprocess.Popen:
     return subprocess.Popen(
-        [SLUICE, "exec", "--priority", "0", "--gpu", "real", *options, "--", sys.executable, *program],
+        [SLUICE, "exec", "--priority", "0", "--gpu", "real", *options, "--", sys.executable, *PROGRAMS[name]],
         env=os.environ | {"SLUICE_GPU_TIME": "1" if estimate else "0"},
         stdout=subprocess.PIPE,
         text=True,
@@ -42,8 +41,7 @@ def start(name: str, folder: str, estimate: bool, *options: str) -> subprocess.P
 
 def speeds(name: str, rounds: int) -> None:
     for turn in range(2 * rounds):
-        with tempfile.TemporaryDirectory() as folder:
-            output = start(name, folder, turn % 2 == 0).communicate()[0]
+        output = start(name, turn % 2 == 0).communicate()[0]
         label = "estimated" if turn % 2 == 0 else "not estimated"
         print(f"{name}, {label}: " + "; ".join(line for line in output.splitlines() if ":" in line or "steps" in line))
 
@@ -78,7 +76,7 @@ def traced(folder: str, until_ns: int) -> tuple[int, int]:
 
 def compare(name: str) -> bool:
     with tempfile.TemporaryDirectory() as folder:
-        process = start(name, folder, True, "--trace", folder)
+        process = start(name, True, "--trace", folder)
         seen = estimates(process)
         rows = [(estimate, *traced(folder, when)) for estimate, when in seen[:: max(1, len(seen) // 5)]]
         estimate, kernels, busy = seen[-1][0], *traced(folder, seen[-1][1])

@@ -193,7 +193,7 @@ TEST_F(SliceOf, NoDeviceAndNoTimeThereIs) {
 
 // Prevents: a context that loses the rest of its slice at each wait that passes at once. Its
 // program would then starve next to one without waits. An H100 does not do so: 2.3 us per wait
-// (tests/real_gpu/neighbour.sh, 2026-11-22).
+// (docs/results/programs.md, 2026-11-22).
 TEST_F(Order, AContextKeepsItsSliceAcrossAWaitThatPasses) {
   CUdeviceptr word = 0;
   ASSERT_EQ(cuMemAlloc(&word, 8), CUDA_SUCCESS);
