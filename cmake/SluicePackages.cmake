@@ -26,8 +26,8 @@ install(FILES README.md CHANGELOG.md CONTRIBUTING.md DESTINATION share/doc/sluic
 foreach(folder IN ITEMS exp_configs simgpu)
   install(FILES ${folder}/README.md DESTINATION share/doc/sluice/${folder})
 endforeach()
-install(DIRECTORY docs DESTINATION share/doc/sluice FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png"
-        PATTERN "*.csv" PATTERN "*.json" PATTERN "*.jsonl")
+install(DIRECTORY docs DESTINATION share/doc/sluice FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.webp"
+        PATTERN "*.csv" PATTERN "*.json" PATTERN "*.jsonl" REGEX "docs/data/[^/]+[.]xz$")
 install(FILES tools/completion/sluice.bash DESTINATION share/bash-completion/completions RENAME sluice)
 install(FILES tools/completion/_sluice DESTINATION share/zsh/site-functions)
 install(FILES tools/completion/sluice.fish DESTINATION share/fish/vendor_completions.d)

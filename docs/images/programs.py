@@ -1,9 +1,10 @@
 """Draws docs/images/programs.svg from the rows of `sluice bench programs`: every mix, without Sluice and with it.
 
-python3 docs/images/programs.py docs/data/programs-h100.csv docs/images/programs.svg
+python3 docs/images/programs.py docs/data/programs-h100.csv.xz docs/images/programs.svg
 """
 
 import csv
+import lzma
 import math
 import sys
 from html import escape
@@ -118,7 +119,7 @@ def draw(results: list[Result]) -> str:
 
 
 def main(rows: Path, target: Path) -> None:
-    with rows.open(newline="") as file:
+    with lzma.open(rows, "rt", newline="") as file:
         target.write_text(draw(summarize([row for row in csv.DictReader(file) if not row["error"]])))
     print(f"{target}: {target.stat().st_size // 1024} KB")
 

@@ -4,6 +4,7 @@ import json
 import lzma
 
 import pytest
+from sluice_tools.common.errors import CommandError
 from sluice_tools.opbench import cli, pairs, records
 
 
@@ -137,6 +138,17 @@ def test_of_many_operators_those_of_one_kind_share_a_row(tmp_path):
     names, cells = pairs.grid(pairs.read(write(tmp_path / "p.jsonl", lines)))
     assert names == ["conv2d_add", "max_pool2d"]
     assert cells == [[3, 12], [2, None]], "medians; one program got nothing"
+
+
+def test_compressed_pairs_are_read(tmp_path):
+    plain = write(tmp_path / "p.jsonl", [pair(), pair("a", "c")])
+    packed = tmp_path / "p.jsonl.xz"
+    packed.write_bytes(lzma.compress(plain.read_bytes()))
+    assert pairs.is_pairs(packed) and pairs.read(packed) == pairs.read(plain)
+    packed.write_bytes(packed.read_bytes()[:40])
+    assert not pairs.is_pairs(packed)
+    with pytest.raises(CommandError, match="cannot be read"):
+        pairs.read(packed)
 
 
 def test_pairs_and_records_may_be_in_one_folder(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """What the slowest request waited for, on requests whose steps are known; and the figures of the page."""
 
 import json
+import lzma
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from sluice_tools.records import figures, over_time, reader, waiting
 from sluice_tools.records.profile import Handover, Profile
 
 # 4 s of `sluice serve --scheduler DLIR` with four recordings on the simulated GPU.
-RECORDED = Path(__file__).with_name("requests_simulated.jsonl")
+RECORDED = Path(__file__).with_name("requests_simulated.jsonl.xz")
 
 
 def explained(tmp_path, *records):
@@ -106,10 +107,12 @@ def test_the_slowest_is_held_against_its_limit(tmp_path):
     assert waiting.explain(sitting(tmp_path, [refused(0, 1, "cancelled")])) == ("No request was answered.", [])
 
 
-def test_what_the_server_writes():
+def test_what_the_server_writes(tmp_path):
     """The records of a real run: times that add up, and a wait that is explained."""
-    (found,) = reader.read([RECORDED])
-    raw = [json.loads(line) for line in RECORDED.read_text().splitlines()]
+    text = lzma.decompress(RECORDED.read_bytes())
+    (tmp_path / "requests.jsonl").write_bytes(text)
+    (found,) = reader.read([tmp_path / "requests.jsonl"])
+    raw = [json.loads(line) for line in text.splitlines()]
     assert (found.scheduler, found.device, len(found.requests)) == ("DLIR", "simulated", len(raw))
     for one, request in zip(raw, found.requests):
         assert request.ended - request.arrived == pytest.approx(request.total, abs=0.01)

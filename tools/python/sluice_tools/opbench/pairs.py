@@ -1,13 +1,14 @@
 """Reads the pairs of `sluice opbench pairs`, and says what is in them."""
 
 import json
+import lzma
 import math
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
 from sluice_tools.common.errors import usage_error
-from sluice_tools.opbench.records import whole_lines
+from sluice_tools.opbench.records import content, whole_lines
 from sluice_tools.predict.reader import kind_of
 
 MOST_NAMES = 40  # in a table, each of a program
@@ -46,15 +47,15 @@ def _sides(found: dict) -> tuple[tuple[str, str], tuple[str, str]]:
 def is_pairs(path: Path) -> bool:
     """Whether the file begins with a pair, and not with a record of one program."""
     try:
-        with path.open() as file:
+        with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
             return "programs" in json.loads(file.readline())
-    except (OSError, ValueError, TypeError):
+    except (OSError, EOFError, lzma.LZMAError, ValueError, TypeError):
         return False
 
 
 def read(path: Path) -> list[Pair]:
     pairs = []
-    for number, line in enumerate(whole_lines(path, path.read_bytes()), 1):
+    for number, line in enumerate(whole_lines(path, content(path)), 1):
         try:
             pairs.append(_pair(line))
         except (ValueError, KeyError, IndexError, TypeError) as error:

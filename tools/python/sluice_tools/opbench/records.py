@@ -67,14 +67,18 @@ def whole_lines(path: Path, data: bytes) -> list[str]:
     return lines
 
 
-def read(path: Path) -> list[Record]:
-    """In the order of the lines."""
+def content(path: Path) -> bytes:
+    """Of a file that may be compressed."""
     try:
-        data = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+        return lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
     except (OSError, lzma.LZMAError) as error:
         raise usage_error(f"{path} cannot be read: {first_line(error)}") from None
+
+
+def read(path: Path) -> list[Record]:
+    """In the order of the lines."""
     records = []
-    for number, line in enumerate(whole_lines(path, data), 1):
+    for number, line in enumerate(whole_lines(path, content(path)), 1):
         try:
             records.append(_record(line))
         except (ValueError, KeyError, IndexError, TypeError) as error:
