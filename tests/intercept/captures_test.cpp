@@ -16,6 +16,10 @@ void* operator new(std::size_t size) {
   if (made == nullptr) throw std::bad_alloc();
   return made;
 }
+// A sanitizer's own would not match the operator delete below.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return g_no_memory ? nullptr : std::malloc(size);
+}
 // Not inlined: GCC takes an inlined free() for one that does not match (with a sanitizer).
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
