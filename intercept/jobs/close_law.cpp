@@ -137,15 +137,15 @@ bool CloseLaw::rests(const Entry& entry) noexcept {
 
 void CloseLaw::ended(const Decision& decision, const Job& job) noexcept {
   Entry& entry = entries_[decision.entry_];
+  const bool shows_cost = job.neighbour_busy && job.neighbours == entry.neighbours;
+  const bool closed_at_first = job.closed_ns == 0;
   if (decision.neighbours_ == entry.neighbours) {
     charge(entry, decision, job);
-    const bool was_open = decision.when != When::kFirst && job.closed_ns != 0;
-    if (was_open && job.neighbour_busy && job.neighbours == entry.neighbours) suspect(entry, job);
+    const bool closed_late = decision.when != When::kFirst && !closed_at_first;
+    if (closed_late && shows_cost) suspect(entry, job);
   }
   if (decision.role_ == Decision::Role::kNone || decision.trial_ != entry.trial) return;
   const Sample sample{job.waited_ns, job.duration_ns, job.launches};
-  const bool shows_cost = job.neighbour_busy && job.neighbours == entry.neighbours;
-  const bool closed_at_first = job.closed_ns == 0;
   if (decision.role_ == Decision::Role::kTrial) {
     const bool harmless = !job.neighbour_busy || closed_at_first;
     if (harmless && entry.phase == Phase::kTry) pay(entry, -1);
