@@ -34,11 +34,10 @@ sockaddr_un address_of(const std::string& path) {
 }
 
 /// Throws if there is something else than a socket.
-[[nodiscard]] bool is_socket(const std::string& path) {
+void require_socket_or_nothing(const std::string& path) {
   struct stat found {};
-  if (lstat(path.c_str(), &found) != 0) return false;
-  if (!S_ISSOCK(found.st_mode)) throw std::runtime_error(path + " is not a socket; remove it");
-  return true;
+  if (lstat(path.c_str(), &found) != 0 || S_ISSOCK(found.st_mode)) return;
+  throw std::runtime_error(path + " is not a socket; remove it");
 }
 
 }  // namespace
@@ -59,7 +58,8 @@ base::Fd Listener::listen_at_name() {
   int tries = 0;
   do {
     if (!is_node_) base::ensure_runtime_dir();
-    if (is_socket(making) && unlink(making.c_str()) != 0) fail(making, "replace", errno);
+    require_socket_or_nothing(making);
+    if (unlink(making.c_str()) != 0 && errno != ENOENT) fail(making, "replace", errno);
     if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) break;
     // The controller of another session may have removed the empty folder in the meantime.
     if (errno != ENOENT || ++tries == kBindTries) fail(path_, "bind", errno);
@@ -69,7 +69,7 @@ base::Fd Listener::listen_at_name() {
     // Whatever the umask. Nobody else may write to the folder, so the name is still ours.
     if (is_node_) chmod(making.c_str(), kNodeMode);
     if (listen(fd.get(), kAcceptQueue) != 0) fail(path_, "listen on", errno);
-    (void)is_socket(path_);
+    require_socket_or_nothing(path_);
     if (rename(making.c_str(), path_.c_str()) != 0) fail(path_, "replace", errno);
   } catch (const std::runtime_error&) {
     unlink(making.c_str());
