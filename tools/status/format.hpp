@@ -43,6 +43,8 @@ std::string steps_note(const shm::ClientSnapshot& client);
 /// took longer in the last minute; empty while nothing is known, and for a client that has held
 /// nobody.
 std::string give_note(const shm::ClientSnapshot& client);
+/// How long its jobs or steps wait for the GPU; empty for a program that hardly waits: it may poll,
+/// and then its waits are not seen.
 std::string waits_note(const shm::ClientSnapshot& client);
 /// Whether it is a client of an MPS daemon, how wide, and with whom it takes turns because of that;
 /// empty for a program that is not, next to none that is.

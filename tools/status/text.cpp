@@ -298,17 +298,6 @@ std::string close_note(const shm::ClientSnapshot& client) {
   return fmt::format("{} gates {}{}", learns ? "tries to close" : "closes", when, cost);
 }
 
-/// Nothing for a program that hardly waits: it may poll, and then its waits are not seen.
-std::string waits_note(const shm::ClientSnapshot& client) {
-  const shm::WaitsSnapshot& waits = client.waits_for_gpu;
-  if (waits.items == 0 || waits.waited_ns <= waits.items_ns / 1000) return {};
-  const double part =
-      std::min(1.0, static_cast<double>(waits.waited_ns) / static_cast<double>(waits.items_ns));
-  return fmt::format("waits for the GPU for {} in each {}, {:.1f} % of it",
-                     short_duration(waits.waited_ns / waits.items),
-                     client.steps.ended != 0 ? "step" : "job", part * 100);
-}
-
 std::string give_note(const shm::ClientSnapshot& client) {
   const shm::GiveSnapshot& give = client.give;
   if (give.most == 0) {

@@ -1,4 +1,5 @@
-// What `sluice status` and `sluice top` say about targets and about who uses the GPU.
+// What `sluice status` and `sluice top` say about targets, and about who uses the GPU or waits for
+// it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -67,6 +68,16 @@ std::string step_target_warning(const shm::ClientSnapshot& client) {
 }
 
 }  // namespace
+
+std::string waits_note(const shm::ClientSnapshot& client) {
+  const shm::WaitsSnapshot& waits = client.waits_for_gpu;
+  if (waits.items == 0 || waits.waited_ns <= waits.items_ns / 1000) return {};
+  const double part =
+      std::min(1.0, static_cast<double>(waits.waited_ns) / static_cast<double>(waits.items_ns));
+  return fmt::format("waits for the GPU for {} in each {}, {:.1f} % of it",
+                     short_duration(waits.waited_ns / waits.items),
+                     client.steps.ended != 0 ? "step" : "job", part * 100);
+}
 
 std::string target_note(const shm::ClientSnapshot& client) {
   const shm::TargetSnapshot& target = client.target;
