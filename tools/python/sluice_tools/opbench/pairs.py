@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sluice_tools.common.errors import usage_error
-from sluice_tools.opbench.records import content, whole_lines
+from sluice_tools.opbench.records import content, opened, whole_lines
 from sluice_tools.predict.reader import kind_of
 
 MOST_NAMES = 40  # in a table, each of a program
@@ -47,7 +47,7 @@ def _sides(found: dict) -> tuple[tuple[str, str], tuple[str, str]]:
 def is_pairs(path: Path) -> bool:
     """Whether the file begins with a pair, and not with a record of one program."""
     try:
-        with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
+        with opened(path) as file:
             return "programs" in json.loads(file.readline())
     except (OSError, EOFError, lzma.LZMAError, ValueError, TypeError):
         return False

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from sluice_tools.common.errors import first_line, usage_error
 
@@ -67,11 +68,16 @@ def whole_lines(path: Path, data: bytes) -> list[str]:
     return lines
 
 
+def opened(path: Path) -> IO[bytes]:
+    """A file that may be compressed."""
+    return lzma.open(path) if path.suffix == ".xz" else path.open("rb")
+
+
 def content(path: Path) -> bytes:
-    """Of a file that may be compressed."""
     try:
-        return lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
-    except (OSError, lzma.LZMAError) as error:
+        with opened(path) as file:
+            return file.read()
+    except (OSError, EOFError, lzma.LZMAError) as error:
         raise usage_error(f"{path} cannot be read: {first_line(error)}") from None
 
 
