@@ -114,7 +114,7 @@ struct TurnRule::Others {
       if (takes == 0) return;
       const std::uint64_t has = other.turn.used.load();
       const bool is_first = has < used || (has == used && index < slot);
-      greatest_count = std::max(greatest_count, has);
+      greatest = std::max(greatest, has);
       const bool has_turn = other.turn.until_ns.load() > now_ns;
       if (has_turn) {
         until_ns = std::max(until_ns, other.turn.until_ns.load());
@@ -124,19 +124,23 @@ struct TurnRule::Others {
       const bool is_open = !has_turn && (other.gate.load() & shm::bit(index)) == 0;
       if (is_open) open = index;
       if (!has_turn && (is_open || (takes & kRunsOn) != 0)) ++running;
-      greatest = std::max(greatest, weight_of(other));
+      greatest_weight = std::max(greatest_weight, weight_of(other));
       if (has < least) next = index;
       least = std::min(least, has);
     });
   }
 
+  /// Where one that comes begins: with the one that is next. Where all the others have no work for
+  /// a moment, each of them has had what it has.
+  [[nodiscard]] std::uint64_t count_now() const noexcept { return next >= 0 ? least : greatest; }
+
   int next = -1;                     ///< Of those who want to run, the one that has had least.
   int open = -1;                     ///< One that runs, because nobody had the turn.
   std::uint64_t least = kNever;      ///< What `next` has had.
-  std::uint32_t greatest = 0;        ///< The greatest weight of those who want to run.
+  std::uint32_t greatest_weight = 0; ///< Of those who want to run.
   std::uint64_t until_ns = 0;        ///< Until when another one has the turn; 0: nobody has it.
   bool is_before = false;            ///< Whether that one has had less than this client.
-  std::uint64_t greatest_count = 0;  ///< Of all, also of those who have no work.
+  std::uint64_t greatest = 0;        ///< What any has had, also one that has no work.
   std::uint64_t running = 0;         ///< Those without the turn whose work is on the GPU.
 };
 
@@ -214,7 +218,7 @@ TurnRule::Decision TurnRule::with_turn(const shm::Slot& own, const Others& other
   const std::uint32_t weight = weight_of(own);
   const bool idle = idle_ns_ != 0 && now_ns - idle_ns_ >= scaled(kIdleNs);
   const std::uint64_t turn =
-      std::max(scaled(kLeastTurnNs), scaled(kTurnNs) * weight / std::max(weight, others.greatest));
+      std::max(scaled(kLeastTurnNs), scaled(kTurnNs) * weight / std::max(weight, others.greatest_weight));
   const bool is_second = others.until_ns != 0 && others.is_before;
   if (!idle && !is_second && had < turn) return go_on(turn - had, now_ns);
   had = std::min(had, turn + kGraceNs);
@@ -265,7 +269,7 @@ TurnRule::Decision TurnRule::without_turn(const shm::Slot& own, const Others& ot
   // Between two jobs, every program is without work for a moment.
   const bool wants_now = idle_ns_ == 0;
   if (wants_now && !wanted_) {
-    const std::uint64_t there = others.greatest_count;
+    const std::uint64_t there = others.count_now();
     used_ = std::clamp(used_, there, there + scaled(kTurnNs) / weight_of(own));
   }
   const std::uint64_t idle_until = idle_ns_ + scaled(kIdleNs);

@@ -305,6 +305,36 @@ TEST_F(Turns, ASleeperGetsNothingBack) {
   EXPECT_LT(program(b).longest_wait_ns, 25 * kMs) << "nor does it wait for long";
 }
 
+/// Programs, of which some have had much more than others: what they had queued ran on.
+class UnequalTurns : public Turns, public testing::WithParamInterface<int> {};
+
+// Prevents: one that comes waits until all others have had what one of them has had.
+TEST_P(UnequalTurns, OneThatComesWaitsForATurnOfEachAtMost) {
+  random_.seed(static_cast<std::uint64_t>(GetParam()));
+  const int count = 2 + static_cast<int>(random_() % 4);
+  for (int i = 0; i < count; ++i) add(static_cast<std::uint32_t>(1 + random_() % 3));
+  const int comes = add(1);
+  give_work(comes, random_() % 2 == 0 ? 0 : 10 * kMs);
+  for (int i = 0; i < 5; ++i) {
+    const int ahead = static_cast<int>(random_() % static_cast<std::uint64_t>(count));
+    program(ahead).kernel_ns = random_() % (1000 * kMs);
+    run(100 + random_() % 300);
+    program(ahead).kernel_ns = 0;
+  }
+  give_work(comes, kNever);
+  program(comes).longest_wait_ns = 0;
+  program(comes).waits_since_ns = now_;
+  program(comes).served_ns = 0;
+  run(2000);
+  std::uint64_t weights = 1;
+  for (int i = 0; i < count; ++i) weights += slot(i).requested_weight.load();
+  const auto others = static_cast<std::uint64_t>(count);
+  EXPECT_LT(program(comes).longest_wait_ns, (weights + others + 1) * 20 * kMs);
+  EXPECT_GT(served_ms(comes), 0.7 * 2000 / static_cast<double>(weights));
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, UnequalTurns, testing::Range(0, 30));
+
 TEST_F(Turns, TheTimeThatAJobAboveTakesIsNotThatOfTheTurn) {
   const int a = add(1);
   const int b = add(1);
