@@ -134,14 +134,14 @@ struct TurnRule::Others {
   /// a moment, each of them has had what it has.
   [[nodiscard]] std::uint64_t count_now() const noexcept { return next >= 0 ? least : greatest; }
 
-  int next = -1;                     ///< Of those who want to run, the one that has had least.
-  int open = -1;                     ///< One that runs, because nobody had the turn.
-  std::uint64_t least = kNever;      ///< What `next` has had.
-  std::uint32_t greatest_weight = 0; ///< Of those who want to run.
-  std::uint64_t until_ns = 0;        ///< Until when another one has the turn; 0: nobody has it.
-  bool is_before = false;            ///< Whether that one has had less than this client.
-  std::uint64_t greatest = 0;        ///< What any has had, also one that has no work.
-  std::uint64_t running = 0;         ///< Those without the turn whose work is on the GPU.
+  int next = -1;                      ///< Of those who want to run, the one that has had least.
+  int open = -1;                      ///< One that runs, because nobody had the turn.
+  std::uint64_t least = kNever;       ///< What `next` has had.
+  std::uint32_t greatest_weight = 0;  ///< Of those who want to run.
+  std::uint64_t until_ns = 0;         ///< Until when another one has the turn; 0: nobody has it.
+  bool is_before = false;             ///< Whether that one has had less than this client.
+  std::uint64_t greatest = 0;         ///< What any has had, also one that has no work.
+  std::uint64_t running = 0;          ///< Those without the turn whose work is on the GPU.
 };
 
 TurnRule::Decision TurnRule::look(const shm::Board& board, int slot, std::uint64_t now_ns,
@@ -162,6 +162,10 @@ TurnRule::Decision TurnRule::look(const shm::Board& board, int slot, std::uint64
   if (std::exchange(group_, group) != group || stopped) lose();
   const Others others(board, slot, used_, now_ns);
   settle(own, slot, others, drained, now_ns);
+  if (others.next >= 0) {
+    const std::uint64_t most = kMostTurns * turn_of(own, others) / weight_of(own);
+    used_ = std::min(used_, others.least + most);
+  }
   looked_ns_ = now_ns;
   if (drain_ns_ != 0) {
     const std::uint64_t passed = now_ns - drain_ns_;
@@ -173,6 +177,13 @@ TurnRule::Decision TurnRule::look(const shm::Board& board, int slot, std::uint64
     return end(others, second, now_ns);
   }
   return has_turn_ ? with_turn(own, others, now_ns) : without_turn(own, others, now_ns);
+}
+
+/// How long a turn of the client is.
+std::uint64_t TurnRule::turn_of(const shm::Slot& own, const Others& others) const noexcept {
+  const std::uint32_t weight = weight_of(own);
+  const std::uint32_t greatest = std::max(weight, others.greatest_weight);
+  return std::max(scaled(kLeastTurnNs), scaled(kTurnNs) * weight / greatest);
 }
 
 /// The GPU divides its time among all whose work it has. So the owner of a turn gets less while
@@ -217,8 +228,7 @@ TurnRule::Decision TurnRule::with_turn(const shm::Slot& own, const Others& other
   std::uint64_t had = std::max(passed - std::min(held - held_ns_, passed), passed / kMostTurns);
   const std::uint32_t weight = weight_of(own);
   const bool idle = idle_ns_ != 0 && now_ns - idle_ns_ >= scaled(kIdleNs);
-  const std::uint64_t turn =
-      std::max(scaled(kLeastTurnNs), scaled(kTurnNs) * weight / std::max(weight, others.greatest_weight));
+  const std::uint64_t turn = turn_of(own, others);
   const bool is_second = others.until_ns != 0 && others.is_before;
   if (!idle && !is_second && had < turn) return go_on(turn - had, now_ns);
   had = std::min(had, turn + kGraceNs);

@@ -27,7 +27,8 @@ class TurnRule {
   static constexpr std::uint64_t kLeastTurnNs = 2'000'000;
   /// A turn in which jobs above hold its owner is longer, at most so many times, and counts for at
   /// least that part of it: next to those that are nearly always busy, somebody else would wait for
-  /// minutes.
+  /// minutes. A client that has had more than others, because its kernels ran on or the others were
+  /// not there, waits until they have had so many turns of its own length more, and no longer.
   static constexpr std::uint64_t kMostTurns = 5;
   /// A turn ends early when its owner has had no work for this long. Its owner looks this often.
   static constexpr std::uint64_t kIdleNs = 1'000'000;
@@ -73,6 +74,7 @@ class TurnRule {
   [[nodiscard]] std::uint64_t scaled(std::uint64_t ns) const noexcept {
     return static_cast<std::uint64_t>(static_cast<double>(ns) * time_scale_);
   }
+  [[nodiscard]] std::uint64_t turn_of(const shm::Slot& own, const Others& others) const noexcept;
   void settle(const shm::Slot& own, int slot, const Others& others, bool drained,
               std::uint64_t now_ns) noexcept;
   void charge(std::uint64_t ns, std::uint32_t weight) noexcept;

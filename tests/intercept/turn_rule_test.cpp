@@ -333,6 +333,33 @@ TEST_P(UnequalTurns, OneThatComesWaitsForATurnOfEachAtMost) {
   EXPECT_GT(served_ms(comes), 0.7 * 2000 / static_cast<double>(weights));
 }
 
+// Prevents: on a board that is made anew, those who come first begin at nothing, and the old ones
+// wait until these have had what they had on the board before.
+TEST_P(UnequalTurns, OnANewBoardNobodyWaitsForLong) {
+  random_.seed(static_cast<std::uint64_t>(GetParam()));
+  const int old = 2 + static_cast<int>(random_() % 3);
+  for (int i = 0; i < old; ++i) add(static_cast<std::uint32_t>(1 + random_() % 3));
+  run(4000 + random_() % 8000);
+  for (int i = 0; i < old; ++i) {
+    slot(i).turn.takes.store(0);
+    slot(i).turn.used.store(0);
+    slot(i).turn.until_ns.store(0);
+    program(i).stopped_until_ns = now_ + 30 * kMs;
+  }
+  const int count = old + 2;
+  for (int i = old; i < count; ++i) add(1);
+  run(100);
+  std::uint64_t weights = 0;
+  for (int i = 0; i < count; ++i) {
+    weights += slot(i).requested_weight.load();
+    program(i).longest_wait_ns = 0;
+  }
+  run(4000);
+  for (int i = 0; i < count; ++i) {
+    EXPECT_LT(program(i).longest_wait_ns, (5 * weights + 3) * 20 * kMs) << i;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, UnequalTurns, testing::Range(0, 30));
 
 TEST_F(Turns, TheTimeThatAJobAboveTakesIsNotThatOfTheTurn) {
