@@ -1,9 +1,12 @@
 #include "intercept/slot/turn_rule.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <span>
 #include <utility>
 
+#include "intercept/slot/draw.hpp"
 #include "intercept/slot/slice_rule.hpp"
 #include "shm/gates.hpp"
 #include "shm/policy.hpp"
@@ -127,13 +130,35 @@ struct TurnRule::Others {
       greatest_weight = std::max(greatest_weight, weight_of(other));
       if (has < least) next = index;
       least = std::min(least, has);
+      who_wants[static_cast<std::size_t>(wanting++)] = {index, has};
     });
+  }
+
+  /// One of those who have had the least, to half a turn, drawn at random; -1: nobody wants to run.
+  /// In a fixed order, whoever follows one whose queued kernels hold up a job above would be held
+  /// by that job in each of its turns.
+  [[nodiscard]] int draw_next(std::uint64_t turn_ns, std::uint64_t seed) const noexcept {
+    const std::uint64_t most = least + turn_ns / std::max(greatest_weight, 1U) / 2;
+    const std::span all(who_wants.data(), static_cast<std::size_t>(wanting));
+    const auto equal = [most](const Wanting& each) { return each.used <= most; };
+    const auto count = static_cast<std::uint64_t>(std::ranges::count_if(all, equal));
+    std::uint64_t chosen = count == 0 ? 0 : Draw(seed).next() % count;
+    for (const Wanting& each : all) {
+      if (equal(each) && chosen-- == 0) return each.index;
+    }
+    return -1;
   }
 
   /// Where one that comes begins: with the one that is next. Where all the others have no work for
   /// a moment, each of them has had what it has.
   [[nodiscard]] std::uint64_t count_now() const noexcept { return next >= 0 ? least : greatest; }
 
+  struct Wanting {
+    int index;
+    std::uint64_t used;
+  };
+  std::array<Wanting, shm::kSlots> who_wants;
+  int wanting = 0;
   int next = -1;                      ///< Of those who want to run, the one that has had least.
   int open = -1;                      ///< One that runs, because nobody had the turn.
   std::uint64_t least = kNever;       ///< What `next` has had.
@@ -259,7 +284,7 @@ TurnRule::Decision TurnRule::end(const Others& others, bool is_second,
   const std::uint64_t look_ns = now_ns + scaled(kLookNs);
   const bool open = others.next < 0 && !is_second;
   Decision decision = open ? run_open(look_ns) : wait(look_ns, now_ns);
-  if (!is_second) decision.call = others.next;
+  if (!is_second) decision.call = others.draw_next(scaled(kTurnNs), now_ns);
   return decision;
 }
 

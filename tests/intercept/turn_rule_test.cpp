@@ -305,6 +305,21 @@ TEST_F(Turns, ASleeperGetsNothingBack) {
   EXPECT_LT(program(b).longest_wait_ns, 25 * kMs) << "nor does it wait for long";
 }
 
+// Prevents: in a fixed order, whoever follows one after whose turns jobs above last for long,
+// because its queued kernels run on, is held for all of its own turns.
+TEST_F(Turns, NobodyIsAlwaysNextAfterTheSameOne) {
+  const std::array<int, 4> all{add(1), add(1), add(1), add(1)};
+  for (int i = 0; i < 100; ++i) {
+    for (int ms = 0; ms < 500 && slot(all[0]).turn.until_ns.load() == 0; ++ms) run(1);
+    for (int ms = 0; ms < 500 && slot(all[0]).turn.until_ns.load() != 0; ++ms) run(1);
+    hold_all(true);
+    run(105);
+    hold_all(false);
+  }
+  const double first = served_ms(all[0]);
+  for (const int i : all) EXPECT_GT(served_ms(i), 0.5 * first) << i;
+}
+
 /// Programs, of which some have had much more than others: what they had queued ran on.
 class UnequalTurns : public Turns, public testing::WithParamInterface<int> {};
 
