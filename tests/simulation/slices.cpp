@@ -81,13 +81,19 @@ void World::look_at_slice(Process& process, std::uint64_t passed) {
   if (count(process.untrue_ns, untrue)) fault("status shows another slice than the driver has: ");
 }
 
-/// Who uses less than 1 % of the GPU is not one of several that use it.
+/// Who uses less than 1 % of the GPU is not one of several that use it. A job whose work has not
+/// been measured is taken for use (OwnUse::kUnknownNs), until two seconds after that.
 void World::look_at_several(Process& process, std::uint64_t passed) {
   const shm::Slot& own = slot(slot_of(process));
   const auto state = static_cast<shm::SliceState>(own.slice_state.load());
   constexpr std::uint64_t kPercentNs = UseBySecond::kSecondNs / 100;
-  const auto uses = [](const Process& each) {
-    return each.use.of_last(5) >= 5 * kPercentNs || each.use.of_last(12) >= 12 * kPercentNs;
+  constexpr std::uint64_t kUnknownNs = 12'000 * kMs;
+  const auto uses = [&](const Process& each) {
+    const int its = slot_of(each);
+    const bool unknown =
+        its >= 0 && shm::has_job(slot(its)) && fibers.now_ns < each.progress_ns + kUnknownNs;
+    return unknown || each.use.of_last(5) >= 5 * kPercentNs ||
+           each.use.of_last(12) >= 12 * kPercentNs;
   };
   int users = 0;
   bool known = true;
