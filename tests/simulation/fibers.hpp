@@ -55,6 +55,7 @@ struct Fiber {
   std::uint64_t blocked_ns = 0;   ///< For so long the driver has blocked that launch.
   /// Since when it has been in a synchronising call; 0: it is in none.
   std::uint64_t waits_since_ns = 0;
+  bool is_client = false;       ///< Its process was a client when its last launch began.
   unsigned launched = 0;        ///< The streams that it launched into as a client, a bit each.
   bool attached = false;        ///< Its process was a client when that call began.
   std::vector<void*> contexts;  ///< Those that it has made current; the last one is.

@@ -295,11 +295,13 @@ void World::look_at_pair(int holder, int target) {
 
 /// A launch that has waited since before the gate closed, or that found it closed, must not pass
 /// while it is closed.
+/// A launch that began before its process was a client is counted nowhere.
 World::Launched World::launched(GpuStream& stream) {
   Process& process = running();
   const int index = slot_of(process);
   if (index < 0) return {false, false};
-  if (!seen_->obeys[static_cast<std::size_t>(index)]) return {false, true};
+  const bool counted = fibers.current->is_client;
+  if (!seen_->obeys[static_cast<std::size_t>(index)]) return {false, counted};
   const shm::Slot& own = slot(index);
   const auto policy = shm::Policy::unpack(own.policy.load());
   const bool on_host =
@@ -314,7 +316,7 @@ World::Launched World::launched(GpuStream& stream) {
                      (own.outranked.load() & shm::kOutranked) != 0 && !process.changed;
   // Another thread's launch may come between the wait and the launch that it belongs to.
   if (paced) stream.most_since_closed = static_cast<int>(policy.spacing.count) + 1;
-  return {paced, true};
+  return {paced, counted};
 }
 
 /// A program may wait for its own later launch, and each launch may wait for 5 s for the GPU. But

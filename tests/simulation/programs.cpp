@@ -128,7 +128,8 @@ void World::launch(Process& process, GpuStream& stream, std::uint64_t ns, GpuStr
   // The first launch of a thread as a client may count as one from before.
   const unsigned bit = &stream == &process.streams.front() ? 1 : 2;
   if ((fibers.current->launched & bit) != 0) process.seen_progress_ns = begin_ns;
-  if (sluice_attached() != 0) fibers.current->launched |= bit;
+  fibers.current->is_client = sluice_attached() != 0;
+  if (fibers.current->is_client) fibers.current->launched |= bit;
   fibers.current->launch_turn = turn_;
   fibers.current->blocked_ns = 0;
   std::array<void*, 2> arguments{&ns, other};
