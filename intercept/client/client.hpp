@@ -37,7 +37,7 @@ class Client : public ClientSlot {
         poller_(shared.poller),
         keeper_(shared.keeper),
         look_at_ending_streams_(shared.look_at_ending_streams),
-        event_pools_(shared.poller),
+        event_pools_(shared.poller, under_mps()),
         memory_(*this, view),
         jobs_(*this, shared.poller, shared.announcer, shared.predict),
         pacer_(*this, memory_, shared.streams, shared.poller, shared.gpu_time),

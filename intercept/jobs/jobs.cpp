@@ -341,7 +341,7 @@ void Jobs::close_transparent(bool by_wait, std::uint64_t at_ns) noexcept {
 }
 
 void Jobs::touch(Stream& stream, std::uint64_t kind) noexcept {
-  if (g_process.explicit_jobs.load()) return;
+  if (g_process.explicit_jobs.load()) return stream.pools->channels.note_known();
   const std::lock_guard lock(mutex_);
   if (!stream.lives.load()) return;
   stream.touched = g_process.version.load();
@@ -351,6 +351,7 @@ void Jobs::touch(Stream& stream, std::uint64_t kind) noexcept {
   open_transparent(kind);
   if (hold_others()) steps_.given(kind, now);
   if (!busy_.has(stream)) busy_.add(stream);
+  stream.pools->channels.note(busy_.size() + stalled_.size());
 }
 
 void Jobs::touch_host_copy() noexcept {

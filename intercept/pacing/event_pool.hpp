@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -17,8 +18,8 @@ namespace sluice::intercept {
 /// Thread-safe. Holds its lock during no driver call.
 class EventPool {
  public:
-  /// `poller` calls EventPools::fill() when woken.
-  explicit EventPool(Worker& poller) noexcept : poller_(poller) {}
+  /// `poller` calls EventPools::fill() when woken. `flags`: of cuEventCreate.
+  EventPool(Worker& poller, unsigned flags) noexcept : poller_(poller), flags_(flags) {}
 
   /// Null if there is none.
   [[nodiscard]] CUevent take() noexcept;
@@ -45,9 +46,58 @@ class EventPool {
   void restart(const ContextId& context) noexcept;
 
   Worker& poller_;
+  const unsigned flags_;
   std::mutex mutex_;  ///< Guards the members below.
   State state_;
   std::array<CUevent, kMost> events_{};
+};
+
+/// Whether the streams of a context have a channel each. The GPU takes the work of a context from
+/// CUDA_DEVICE_MAX_CONNECTIONS channels (8, or 2 under MPS), and streams beyond that share them. A
+/// timed event, and a write with a barrier, wait for the work of their stream, and so does whatever
+/// follows in the channel: a kernel that waits for one of another stream behind them waits for ever
+/// (one H200, driver 580.159.04, 2026-11-29; events without times and stream waits do no such
+/// thing). So nothing of ours may be timed or written where streams share.
+class Channels {
+ public:
+  /// Until all streams of a program that begins are seen: those that follow would share with one
+  /// that is timed already.
+  static constexpr std::uint64_t kSettleNs = 20'000'000;
+  /// Streams that shared channels once may do so again in each of the program's rounds.
+  static constexpr std::uint64_t kAgainNs = 60'000'000'000;
+
+  /// For a context that begins. `connections`: CUDA_DEVICE_MAX_CONNECTIONS; may be null.
+  void begin(const char* connections, bool under_mps) noexcept;
+  /// So many streams may have work on the GPU now. One that has none has no channel.
+  void note(std::size_t streams) noexcept {
+    if (streams > most_.load(std::memory_order_relaxed)) note_more(streams);
+    if (streams > channels_.load(std::memory_order_relaxed)) note_shared();
+  }
+  /// So many streams have had work. In a program that marks its jobs, any may have some now.
+  void set_known(std::size_t streams) noexcept { known_.store(streams); }
+  void note_known() noexcept { note(known_.load(std::memory_order_relaxed)); }
+  [[nodiscard]] bool shared(std::uint64_t now_ns) const noexcept {
+    return now_ns < until_ns_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  void note_more(std::size_t streams) noexcept;
+  void note_shared() noexcept;
+
+  std::atomic<std::size_t> channels_{32};
+  std::atomic<std::size_t> most_{0};  ///< Streams with work that there have been at once.
+  std::atomic<std::size_t> known_{0};
+  std::atomic<std::uint64_t> until_ns_{0};
+};
+
+/// What is kept of one context for all its streams.
+struct ContextEvents {
+  explicit ContextEvents(Worker& poller) noexcept
+      : timed(poller, CU_EVENT_DEFAULT), plain(poller, CU_EVENT_DISABLE_TIMING) {}
+
+  EventPool timed;
+  EventPool plain;
+  Channels channels;
 };
 
 /// Where the events of an ended stream go: to the pool of their context, or nowhere (null), if they
@@ -65,11 +115,10 @@ struct EventReturn {
 /// thread that launches while another ends the context finds memory that exists.
 class EventPools {
  public:
-  explicit EventPools(Worker& poller) noexcept : poller_(poller) {}
+  EventPools(Worker& poller, bool under_mps) noexcept : poller_(poller), under_mps_(under_mps) {}
 
-  /// The pool of a living context. A new one is filled: call this before the context's first
-  /// launch.
-  [[nodiscard]] EventPool& of(const ContextId& context);
+  /// Of a living context. New pools are filled: call this before the context's first launch.
+  [[nodiscard]] ContextEvents& of(const ContextId& context);
   /// Fills the pools that have few events left. For the polling thread.
   void fill() noexcept;
   /// For a context that has ended (a null handle: unknown which one).
@@ -77,11 +126,12 @@ class EventPools {
 
  private:
   /// Null if there are no more.
-  [[nodiscard]] EventPool* at(std::size_t index) noexcept;
+  [[nodiscard]] ContextEvents* at(std::size_t index) noexcept;
 
   Worker& poller_;
+  const bool under_mps_;
   std::mutex mutex_;  ///< Guards the list.
-  std::deque<EventPool> pools_;
+  std::deque<ContextEvents> pools_;
 };
 
 }  // namespace sluice::intercept

@@ -91,7 +91,7 @@ inline void Pacer::note_known(bool known) noexcept {
 [[gnu::always_inline]] inline bool Pacer::begin_sample(Stream& stream, LaunchDuration* duration,
                                                        CUstream named) noexcept {
   if (client_.learning()) note_known(duration == nullptr || duration->settled());
-  if (duration == nullptr || !stream.sampler.begin(*duration, named, *stream.pool)) return false;
+  if (duration == nullptr || !stream.sampler.begin(*duration, named, *stream.pools)) return false;
   stream.sampler.begun_while(client_.others_quiet(), client_.quiet_in_own_job());
   return true;
 }
@@ -104,7 +104,7 @@ void Pacer::measure(Stream& stream, CUstream named, const Work& work, std::uint3
   if (kind == nullptr) return;
   const bool wanted = gpu_time_.add(*kind, launches);
   if (!wanted || place.sampled != nullptr ||
-      !stream.sampler.begin_wanted(*kind, named, *stream.pool))
+      !stream.sampler.begin_wanted(*kind, named, *stream.pools))
     return;
   stream.sampler.begun_while(client_.others_quiet(), client_.quiet_in_own_job());
   place.sampled = kind;
@@ -211,7 +211,7 @@ void Pacer::bound_run_ahead(Stream& stream, const LaunchDuration* duration, CUst
   const std::uint64_t bound_ns = policy.ahead_ns();
   const std::uint32_t known = duration == nullptr ? LaunchDuration::kUnbounded : duration->ns();
   const std::uint64_t ns = known == LaunchDuration::kUnbounded ? bound_ns / 4 : known;
-  if (!stream.run_ahead.add(ns, bound_ns, named, *stream.pool)) {
+  if (!stream.run_ahead.add(ns, bound_ns, named, stream.pools->plain)) {
     wait_for_all(stream, shm::TraceHold::kAhead, policy, named);
     return stream.run_ahead.forget_marks();
   }
@@ -291,6 +291,7 @@ void Pacer::all_has_run(CUcontext context) noexcept {
 
 int Pacer::arrivals_index(Stream& stream) noexcept {
   int index = stream.arrivals.load(std::memory_order_relaxed);
+  if (stream.pools->channels.shared(base::monotonic_ns())) return -1;
   if (index >= 0) return index;
   const int taken = memory_.arrivals().take_index();
   if (taken < 0) return taken;
@@ -385,7 +386,7 @@ bool Pacer::collect_samples() {
       const DriverQuery query(names.context, names.key.handle);
       // The stream may have ended before the query, and its record may be another's.
       const bool known = query && streams_.find(names.key) == &stream;
-      if (known) stream.sampler.collect(quiet, *stream.pool, measured);
+      if (known) stream.sampler.collect(quiet, *stream.pools, measured);
     }
     stream.sampled.store(false);
     // Looked at after that, so a sample that came meanwhile is seen here or adds the stream.
@@ -435,7 +436,7 @@ void Pacer::end_group(Stream& stream, const Place& place, CUstream named) noexce
     event = std::exchange(end.event, nullptr);
     ended = stream.ended;
   }
-  if (event == nullptr) event = stream.pool->take();
+  if (event == nullptr) event = stream.pools->plain.take();
   if (event == nullptr) wait_for_all(stream, shm::TraceHold::kEventGroup, place.policy, named);
   const bool recorded = event != nullptr && driver().cuEventRecord(event, named) == CUDA_SUCCESS;
   const std::lock_guard lock(stream.events);
@@ -464,9 +465,11 @@ void Pacer::after(const Place& place, Stream& stream, CUstream named, CUresult l
 }
 
 void Pacer::end(Stream& stream, bool gone) noexcept {
-  const EventReturn events =
-      gone ? EventReturn{} : EventReturn{stream.pool, {stream.context, stream.context_number}};
-  stream.sampler.end_stream(events);
+  const auto to = [&](EventPool& pool) {
+    return gone ? EventReturn{} : EventReturn{&pool, {stream.context, stream.context_number}};
+  };
+  const EventReturn events = to(stream.pools->plain);
+  stream.sampler.end_stream(to(stream.pools->timed), events);
   stream.run_ahead.end_stream(events);
   no_longer_stuck(stream);
   memory_.arrivals().give_back(stream.arrivals.exchange(-1));

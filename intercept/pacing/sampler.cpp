@@ -11,7 +11,10 @@
 namespace sluice::intercept {
 
 /// A sample that came to nothing leaves its events to the next.
-bool Sampler::has_events(Pair& pair, EventPool& pool) noexcept {
+bool Sampler::has_events(Pair& pair, ContextEvents& events, bool timed) noexcept {
+  if (pair.timed != timed) give_back(pair, events.timed, events.plain);
+  pair.timed = timed;
+  EventPool& pool = timed ? events.timed : events.plain;
   if (pair.before == nullptr) pair.before = pool.take();
   if (pair.after == nullptr && pair.before != nullptr) pair.after = pool.take();
   return pair.after != nullptr;
@@ -32,7 +35,7 @@ void Sampler::end_abandoned() noexcept {
   if (inside_.compare_exchange_strong(thread, 0)) duration->end_sample();
 }
 
-bool Sampler::begin_drawn(LaunchDuration& duration, CUstream stream, EventPool& pool,
+bool Sampler::begin_drawn(LaunchDuration& duration, CUstream stream, ContextEvents& events,
                           std::uint32_t most) noexcept {
   pid_t nobody = 0;
   if (duration.sampled() >= most || ended_.load() ||
@@ -40,10 +43,12 @@ bool Sampler::begin_drawn(LaunchDuration& duration, CUstream stream, EventPool& 
     return false;
   spoiled_.store(false);
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
-  const bool wanted = made - taken_.load(std::memory_order_acquire) != kPairs;
+  const std::uint32_t under_way = made - taken_.load(std::memory_order_acquire);
+  const bool timed = !events.channels.shared(base::monotonic_ns());
+  const bool wanted = timed ? under_way != kPairs : under_way == 0;
   const NoCancel whole;
   Pair& pair = pairs_[made % kPairs];
-  const bool begins = wanted && has_events(pair, pool) && record_first(pair, stream);
+  const bool begins = wanted && has_events(pair, events, timed) && record_first(pair, stream);
   if (begins) {
     duration.begin_sample();
     pair.duration = &duration;
@@ -94,7 +99,7 @@ void Sampler::end(LaunchDuration& duration, CUstream stream, bool launched) noex
 
 /// Takes in the oldest sample. Null if there is none or if it is not over. The caller holds the
 /// lock.
-LaunchDuration* Sampler::collect_one(const Quiet& quiet, EventPool& pool) noexcept {
+LaunchDuration* Sampler::collect_one(const Quiet& quiet, ContextEvents& events) noexcept {
   const std::uint32_t taken = taken_.load();
   if (ended_.load() || taken == made_.load(std::memory_order_acquire)) return nullptr;
   const RelaxedCapture relaxed;
@@ -108,8 +113,8 @@ LaunchDuration* Sampler::collect_one(const Quiet& quiet, EventPool& pool) noexce
   const CUresult state = driver().cuEventQuery(pair.after);
   if (state == CUDA_ERROR_NOT_READY) return nullptr;
   reached_ns_.store(base::monotonic_ns());
-  if (state == CUDA_SUCCESS) take_in(pair, quiet);
-  give_back(pair, pool);
+  if (state == CUDA_SUCCESS && pair.timed) take_in(pair, quiet);
+  give_back(pair, events.timed, events.plain);
   LaunchDuration* const duration = pair.duration;
   duration->end_sample();
   taken_.store(taken + 1, std::memory_order_release);
@@ -156,7 +161,7 @@ void Sampler::restart() noexcept {
 }
 
 /// The events of a launch that outlasts its stream are left to the context.
-void Sampler::end_stream(const EventReturn& events) noexcept {
+void Sampler::end_stream(const EventReturn& timed, const EventReturn& plain) noexcept {
   const std::lock_guard lock(ending_);
   if (ended_.exchange(true)) return;
   end_abandoned();
@@ -165,7 +170,7 @@ void Sampler::end_stream(const EventReturn& events) noexcept {
   }
   for (Pair& pair : pairs_) {
     const bool in_use = inside_.load() != 0 && &pair == &pairs_[made_.load() % kPairs];
-    if (!in_use) give_back(pair, events);
+    if (!in_use) give_back(pair, timed, plain);
   }
 }
 

@@ -12,20 +12,22 @@
 namespace sluice::intercept {
 
 /// Measures the GPU time of some launches of one stream with pairs of events. Launching threads
-/// fill a ring, one at a time, and never wait; the polling thread empties it.
+/// fill a ring, one at a time, and never wait; the polling thread empties it. Where streams share a
+/// channel, events without times take the place of some: these show that the stream makes progress.
 class Sampler {
  public:
-  /// Begins a sample of the next launch if one is wanted, a pair is free and the pool has events
-  /// for it. If true, end() must follow.
-  [[nodiscard]] bool begin(LaunchDuration& duration, CUstream stream, EventPool& pool) noexcept {
+  /// Begins a sample of the next launch if one is wanted, a pair is free and there are events for
+  /// it. If true, end() must follow.
+  [[nodiscard]] bool begin(LaunchDuration& duration, CUstream stream,
+                           ContextEvents& events) noexcept {
     if (inside_.load(std::memory_order_relaxed) != 0) return spoil();
-    return draw(duration) && begin_drawn(duration, stream, pool, 1);
+    return draw(duration) && begin_drawn(duration, stream, events, 1);
   }
   /// The same for a launch that was drawn already.
   [[nodiscard]] bool begin_wanted(LaunchDuration& duration, CUstream stream,
-                                  EventPool& pool) noexcept {
+                                  ContextEvents& events) noexcept {
     if (inside_.load(std::memory_order_relaxed) != 0) return spoil();
-    return begin_drawn(duration, stream, pool, kAtOnce);
+    return begin_drawn(duration, stream, events, kAtOnce);
   }
   /// Call between begin() and end(), with fresh values of ClientSlot::others_quiet() and
   /// ClientSlot::quiet_in_own_job().
@@ -45,10 +47,10 @@ class Sampler {
   /// which another client may have run is only an upper bound. `measured` is called with the
   /// duration of each sample.
   template <class Measured>
-  void collect(const Quiet& quiet, EventPool& pool, Measured measured) noexcept {
+  void collect(const Quiet& quiet, ContextEvents& events, Measured measured) noexcept {
     const std::lock_guard lock(ending_);
-    for (LaunchDuration* duration = collect_one(quiet, pool); duration != nullptr;
-         duration = collect_one(quiet, pool)) {
+    for (LaunchDuration* duration = collect_one(quiet, events); duration != nullptr;
+         duration = collect_one(quiet, events)) {
       measured(*duration);
     }
   }
@@ -59,7 +61,7 @@ class Sampler {
   [[nodiscard]] std::uint64_t progress_ns(std::uint64_t given_ns) const noexcept;
 
   /// Call when the stream ends.
-  void end_stream(const EventReturn& events) noexcept;
+  void end_stream(const EventReturn& timed, const EventReturn& plain) noexcept;
   /// Reuses the object for another stream, after end_stream().
   void restart() noexcept;
 
@@ -84,6 +86,7 @@ class Sampler {
     std::uint64_t between_ns = 0;
     std::optional<std::uint64_t> begun;       ///< others_quiet() at the launch.
     std::optional<std::uint64_t> in_own_job;  ///< quiet_in_own_job() at the launch.
+    bool timed = true;                        ///< The kind of its events.
     bool started = false;                     ///< `before` has been seen to have happened.
     std::optional<std::uint64_t> quiet;  ///< others_quiet() when `before` had not happened yet.
   };
@@ -100,20 +103,21 @@ class Sampler {
     return random < kAll / kAgain || duration.wants_samples();
   }
   /// `most`: samples of this kind that may be under way at once, with this one.
-  [[nodiscard]] bool begin_drawn(LaunchDuration& duration, CUstream stream, EventPool& pool,
+  [[nodiscard]] bool begin_drawn(LaunchDuration& duration, CUstream stream, ContextEvents& events,
                                  std::uint32_t most) noexcept;
   bool spoil() noexcept;
   void end_abandoned() noexcept;
-  [[nodiscard]] static bool has_events(Pair& pair, EventPool& pool) noexcept;
-  /// `to`: an EventPool, or an EventReturn.
+  [[nodiscard]] static bool has_events(Pair& pair, ContextEvents& events, bool timed) noexcept;
+  /// An EventPool, or an EventReturn, of each kind.
   template <class To>
-  static void give_back(Pair& pair, To& to) noexcept {
+  static void give_back(Pair& pair, To& timed, To& plain) noexcept {
+    To& to = pair.timed ? timed : plain;
     for (CUevent* const event : {&pair.before, &pair.after}) {
       if (*event != nullptr) to.give_back(std::exchange(*event, nullptr));
     }
   }
   [[nodiscard]] static bool record_first(Pair& pair, CUstream stream) noexcept;
-  [[nodiscard]] LaunchDuration* collect_one(const Quiet& quiet, EventPool& pool) noexcept;
+  [[nodiscard]] LaunchDuration* collect_one(const Quiet& quiet, ContextEvents& events) noexcept;
   static void take_in(const Pair& pair, const Quiet& quiet) noexcept;
 
   std::array<Pair, kPairs> pairs_;

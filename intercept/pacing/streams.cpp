@@ -1,5 +1,6 @@
 #include "intercept/pacing/streams.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -19,11 +20,11 @@ void LaunchLock::wait() noexcept {
   } while (!try_lock());
 }
 
-void Stream::restart(const Key& of, const ContextId& in, EventPool& of_context) noexcept {
+void Stream::restart(const Key& of, const ContextId& in, ContextEvents& of_context) noexcept {
   key = of;
   context = in.handle;
   context_number = in.number;
-  pool = &of_context;
+  pools = &of_context;
   policy = {};
   launches = 0;
   // What a launch that outlasted the stream before has spent is nobody's.
@@ -42,6 +43,7 @@ void StreamList::add(Stream& stream) noexcept {
   stream.list = this;
   stream.before = std::exchange(last_, &stream);
   (stream.before == nullptr ? first_ : stream.before->after) = &stream;
+  ++size_;
 }
 
 void StreamList::remove(Stream& stream) noexcept {
@@ -50,6 +52,7 @@ void StreamList::remove(Stream& stream) noexcept {
   (stream.before == nullptr ? in->first_ : stream.before->after) = stream.after;
   (stream.after == nullptr ? in->last_ : stream.after->before) = stream.before;
   stream.before = stream.after = nullptr;
+  --in->size_;
 }
 
 Stream::Key Streams::key_of(CUstream stream, CUcontext context) noexcept {
@@ -64,7 +67,7 @@ Stream* Streams::find(const Stream::Key& key) {
   return found == known_.end() ? nullptr : found->second;
 }
 
-Stream* Streams::add(const Stream::Key& key, const ContextId& context, EventPool& pool,
+Stream* Streams::add(const Stream::Key& key, const ContextId& context, ContextEvents& pools,
                      Client& client, Pacer& pacer) {
   const std::lock_guard lock(mutex_);
   const auto found = known_.find(key);
@@ -79,7 +82,9 @@ Stream* Streams::add(const Stream::Key& key, const ContextId& context, EventPool
   known_.emplace(key, free);  // or throws, and the record stays free
   Stream* const stream = std::exchange(free, free->next);
   stream->next = nullptr;
-  stream->restart(key, context, pool);
+  stream->restart(key, context, pools);
+  pools.channels.set_known(static_cast<std::size_t>(std::ranges::count_if(
+      known_, [&](const auto& known) { return known.second->pools == &pools; })));
   return stream;
 }
 

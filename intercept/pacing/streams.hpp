@@ -53,7 +53,7 @@ struct Stream {
     auto operator<=>(const Key&) const = default;
   };
   /// For another stream. The record belongs to nobody now.
-  void restart(const Key& of, const ContextId& in, EventPool& of_context) noexcept;
+  void restart(const Key& of, const ContextId& in, ContextEvents& of_context) noexcept;
   /// The first launch under a policy begins a group. The caller holds the lock.
   void set_policy(const shm::Policy& now) noexcept {
     if (policy == now) [[likely]]
@@ -113,8 +113,8 @@ struct Stream {
   std::array<GroupEnd, 2> group_ends{};  ///< For even and odd groups.
   std::uint32_t ended = 0;               ///< Streams that had this record before.
 
-  std::atomic<int> arrivals{-1};  ///< Its index in Arrivals; -1: none yet.
-  EventPool* pool = nullptr;      ///< Of its context.
+  std::atomic<int> arrivals{-1};   ///< Its index in Arrivals; -1: none yet.
+  ContextEvents* pools = nullptr;  ///< Of its context.
   Sampler sampler;
   std::atomic<bool> sampled{false};  ///< In the list of Pacer::collect_samples().
   Stream* next_sampled = nullptr;
@@ -126,6 +126,7 @@ struct Stream {
 class StreamList {
  public:
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] bool has(const Stream& stream) const noexcept { return stream.list == this; }
   /// Takes the stream out of the list that it is in.
   void add(Stream& stream) noexcept;
@@ -146,6 +147,7 @@ class StreamList {
  private:
   Stream* first_ = nullptr;
   Stream* last_ = nullptr;
+  std::size_t size_ = 0;
 };
 
 /// The streams of this process. A record is found by its key under a lock, and each thread
@@ -165,7 +167,7 @@ class Streams {
   /// The record of the key, new or found. No call reports the end of a thread, so a thread's
   /// default stream may get the record of a thread of the same context that has ended, with its
   /// events.
-  [[nodiscard]] Stream* add(const Stream::Key& key, const ContextId& context, EventPool& pool,
+  [[nodiscard]] Stream* add(const Stream::Key& key, const ContextId& context, ContextEvents& pools,
                             Client& client, Pacer& pacer);
 
   /// Visits every stream, with the lock held.

@@ -184,12 +184,13 @@ TurnRule::Decision TurnRule::look(const shm::Board& board, int slot, std::uint64
   const SlotInfo info = SlotInfo::unpack(own.info.load());
   const std::uint32_t group = (std::uint32_t{info.device} << 8U) | info.priority;
   const bool stopped = now_ns - looked_ns_ > scaled(kLookNs) + kStoppedNs;
-  if (std::exchange(group_, group) != group || stopped) lose();
+  const bool forgotten = taking_ && own.turn.takes.load() == 0;
+  if (std::exchange(group_, group) != group || stopped || forgotten) lose();
+  taking_ = true;
   const Others others(board, slot, used_, now_ns);
   settle(own, slot, others, drained, now_ns);
   if (others.next >= 0) {
-    const std::uint64_t most = kMostTurns * turn_of(own, others) / weight_of(own);
-    used_ = std::min(used_, others.least + most);
+    used_ = std::min(used_, others.least + scaled(kMostAheadNs) / weight_of(own));
   }
   looked_ns_ = now_ns;
   if (drain_ns_ != 0) {
@@ -289,6 +290,7 @@ TurnRule::Decision TurnRule::end(const Others& others, bool is_second,
 }
 
 void TurnRule::lose() noexcept {
+  taking_ = false;
   has_turn_ = false;
   open_ = false;
   runs_on_ = false;

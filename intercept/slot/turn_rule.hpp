@@ -27,9 +27,10 @@ class TurnRule {
   static constexpr std::uint64_t kLeastTurnNs = 2'000'000;
   /// A turn in which jobs above hold its owner is longer, at most so many times, and counts for at
   /// least that part of it: next to those that are nearly always busy, somebody else would wait for
-  /// minutes. A client that has had more than others, because its kernels ran on or the others were
-  /// not there, waits until they have had so many turns of its own length more, and no longer.
+  /// minutes.
   static constexpr std::uint64_t kMostTurns = 5;
+  /// A client whose kernels ran on for longer than that has had no more than this.
+  static constexpr std::uint64_t kMostAheadNs = 200'000'000;
   /// A turn ends early when its owner has had no work for this long. Its owner looks this often.
   static constexpr std::uint64_t kIdleNs = 1'000'000;
   /// The turn of an owner that is stopped is void so long after its end.
@@ -93,6 +94,7 @@ class TurnRule {
 
   double time_scale_;
   std::uint64_t used_ = 0;
+  bool taking_ = false;  ///< Took turns at the last look. A slot that says no was made anew.
   bool has_turn_ = false;
   bool open_ = false;            ///< Its gate has been open without a turn since the last look.
   bool runs_on_ = false;         ///< Its work runs on behind the closed gate, as far as it knows.

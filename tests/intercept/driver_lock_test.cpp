@@ -62,14 +62,17 @@ class DriverLocks : public testing::Test {
     };
     client_->set_obeys(true);
     client_->slot().outranked.store(1);
-    stream_.pool = &pool_;
-    for (std::uintptr_t i = 1; i <= 16; ++i) pool_.give_back(reinterpret_cast<CUevent>(16 * i));
+    stream_.pools = &pools_;
+    for (std::uintptr_t i = 1; i <= 16; ++i)
+      pools_.plain.give_back(reinterpret_cast<CUevent>(16 * i));
   }
-  void mark(RunAhead& ahead, std::uint64_t ns) { EXPECT_TRUE(ahead.add(ns, 100, nullptr, pool_)); }
+  void mark(RunAhead& ahead, std::uint64_t ns) {
+    EXPECT_TRUE(ahead.add(ns, 100, nullptr, pools_.plain));
+  }
   /// Takes all of them.
   bool is_spare(CUevent event) {
     bool found = false;
-    while (CUevent const spare = pool_.take()) found = found || spare == event;
+    while (CUevent const spare = pools_.plain.take()) found = found || spare == event;
     return found;
   }
   void launch() {
@@ -91,7 +94,7 @@ class DriverLocks : public testing::Test {
   GateMemory memory_{*client_, client_->seat().writable};
   Streams streams_;
   Pacer pacer_{*client_, memory_, streams_, idle_worker(), false};
-  EventPool pool_{idle_worker()};
+  ContextEvents pools_{idle_worker()};
   Stream stream_;
 };
 
@@ -126,7 +129,11 @@ TEST_F(DriverLocks, ALaunchMayLookWhileAMarkIsRecorded) {
 TEST_F(DriverLocks, AStreamMayEndWhileItsMarkIsRecorded) {
   RunAhead ahead;
   mark(ahead, 100);
-  EXPECT_TRUE(gets_through([&] { ahead.end_stream({&pool_, {}}); }, [&] { mark(ahead, 100); }));
+  EXPECT_TRUE(gets_through(
+      [&] {
+        ahead.end_stream({&pools_.plain, {}});
+      },
+      [&] { mark(ahead, 100); }));
   EXPECT_FALSE(is_spare(g_recorded)) << "the driver is using it";
   mark(ahead, 1000);
   EXPECT_EQ(ahead.must_wait(100).event, nullptr) << "a mark of a stream that has ended";

@@ -43,6 +43,7 @@ class GpuTimeOf : public Session {
   static void rest() { std::this_thread::sleep_for(20ms); }
 
   static constexpr float kLaunchMs = 4;
+  static constexpr auto kSettle = 20ms;  ///< No launch is measured so long after a new stream.
 };
 
 TEST_F(GpuTimeOf, EveryLaunchCountsOnce) {
@@ -110,6 +111,8 @@ TEST_F(GpuTimeOf, ThreadsCountEach) {
       ::cuDevicePrimaryCtxRetain(&context, 0);
       ::cuCtxSetCurrent(context);
       CUstream stream = make_stream();
+      launch(stream);
+      std::this_thread::sleep_for(2 * kSettle);
       for (int k = 0; k < 100'000; ++k) launch(stream);
     });
   }
@@ -140,15 +143,19 @@ TEST_F(GpuTimeOf, LaunchesNextToAnotherJobCountByALaterSample) {
   attach("gate");
   Critical& critical = outrank();
   rest();
+  CUstream stream = make_stream();
+  kernel(8, stream);
+  std::this_thread::sleep_for(2 * kSettle);
+  rest();
   const std::uint64_t before = gpu_ms();
   fake::set_elapsed(40);
   std::thread other;
   fake::stall(Id::cuLaunchKernel);
-  other = std::thread([] {
+  other = std::thread([stream] {
     CUcontext context = nullptr;
     ::cuDevicePrimaryCtxRetain(&context, 0);
     ::cuCtxSetCurrent(context);
-    kernel(7, make_stream());
+    kernel(7, stream);
   });
   ASSERT_TRUE(eventually([] { return fake::stalled_threads() == 1; }));
   critical.begin();  // while the launch is measured
@@ -159,7 +166,7 @@ TEST_F(GpuTimeOf, LaunchesNextToAnotherJobCountByALaterSample) {
   critical.end();
   rest();
   fake::set_elapsed(kLaunchMs);
-  kernel(7);
+  kernel(7, stream);
   EXPECT_TRUE(eventually([&] { return gpu_ms() >= before + 7; })) << gpu_ms() - before;
   EXPECT_LE(gpu_ms(), before + 8);
 }

@@ -85,7 +85,7 @@ class JobEnd : public testing::Test {
 
   OwnClient client_{5};
   Jobs jobs_{*client_, idle_worker(), idle_worker(), false};
-  Stream stream_;
+  OwnStream stream_;
 };
 
 // Prevents: a server with two steps in flight whose host is slower than the GPU has a job for each
@@ -210,7 +210,7 @@ TEST_F(JobEnd, AStreamThatEndsIsNotAskedAfterItsJob) {
 // and the end of its next job is seen after as many questions. Seen to fail with a list of streams
 // that every synchronise added to.
 TEST_F(JobEnd, SynchronisesBesideABusyStreamLeaveNothingBehind) {
-  Stream other;
+  OwnStream other;
   other.key.handle = reinterpret_cast<CUstream>(32);
   begin();
   const std::size_t before = allocated();
@@ -232,7 +232,7 @@ TEST_F(JobEnd, SynchronisesBesideABusyStreamLeaveNothingBehind) {
 TEST_F(JobEnd, NothingGrowsInAJobOfPriorityZero) {
   OwnClient best_effort(0);
   Jobs jobs(*best_effort, idle_worker(), idle_worker(), false);
-  Stream other;
+  OwnStream other;
   jobs.touch(stream_);
   const std::size_t before = allocated();
   for (int i = 0; i < 100'000; ++i) {
@@ -247,7 +247,7 @@ TEST_F(JobEnd, NothingGrowsInAJobOfPriorityZero) {
 
 // Prevents: a poll costs as many questions as streams are busy.
 TEST_F(JobEnd, OneBusyStreamIsEnoughOfAnAnswer) {
-  std::array<Stream, 100> others;
+  std::array<OwnStream, 100> others;
   begin();
   for (Stream& other : others) jobs_.touch(other);
   g_answer = [] { return CUDA_ERROR_NOT_READY; };

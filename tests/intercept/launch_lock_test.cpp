@@ -49,7 +49,7 @@ class LaunchLocks : public testing::Test {
       g_waits.fetch_add(1);
       return CUDA_SUCCESS;
     };
-    stream_.pool = &no_events_;  // so no launch is measured
+    stream_.pools = &no_events_;  // so no launch is measured
     client_->set_obeys(true);
     client_->slot().outranked.store(1);
     work_.function = reinterpret_cast<CUfunction>(0x10);
@@ -78,7 +78,7 @@ class LaunchLocks : public testing::Test {
   GateMemory memory_{*client_, client_->seat().writable};
   Streams streams_;
   Pacer pacer_{*client_, memory_, streams_, idle_worker(), true};
-  EventPool no_events_{idle_worker()};
+  ContextEvents no_events_{idle_worker()};
   Stream stream_;
   Work work_;
 };

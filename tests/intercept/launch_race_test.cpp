@@ -89,7 +89,7 @@ Worker& idle_worker() {
 TEST(LaunchRace, ALaunchIsSeenByWhoEndsTheJobOrBeginsOne) {
   OwnClient client{5};
   Jobs jobs{*client, idle_worker(), idle_worker(), false};
-  Stream stream;
+  OwnStream stream;
   stream.key.handle = reinterpret_cast<CUstream>(16);
   CUstream const named = stream.key.handle;
   std::atomic<bool> passed{false};

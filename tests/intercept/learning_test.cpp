@@ -343,9 +343,13 @@ TEST_F(Learning, SamplesBreakNoCapture) {
 TEST_F(Learning, NoEventIsMadeBehindAClosedGate) {
   attach("device:200us");
   Critical& critical = outrank();
+  std::vector<CUstream> streams;
+  for (int i = 0; i < 20; ++i) kernel(kShort, streams.emplace_back(make_stream()));
+  std::this_thread::sleep_for(40ms);  // until launches are measured, in so many streams
+  fake::clear();
   fake::pause();  // no sample gives its events back
   critical.begin();
-  for (std::uintptr_t i = 0; i < 20; ++i) kernel(10 + i, make_stream());
+  for (std::uintptr_t i = 0; i < 20; ++i) kernel(10 + i, streams[i]);
   std::this_thread::sleep_for(20ms);
   EXPECT_EQ(fake::count(Id::cuEventCreate), 0U);
   critical.end();

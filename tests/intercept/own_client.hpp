@@ -3,6 +3,7 @@
 
 #include "intercept/driver/threads.hpp"
 #include "intercept/pacing/event_pool.hpp"
+#include "intercept/pacing/streams.hpp"
 #include "intercept/slot/client_slot.hpp"
 #include "shm/board.hpp"
 #include "shm/gates.hpp"
@@ -55,5 +56,11 @@ inline Worker& idle_worker() {
   static Worker worker("idle", [] { return Worker::Sleep{1'000'000'000, true}; });
   return worker;
 }
+
+/// A stream of a context of its own.
+struct OwnStream : Stream {
+  OwnStream() { pools = &of_context; }
+  ContextEvents of_context{idle_worker()};
+};
 
 }  // namespace sluice::intercept::test

@@ -41,13 +41,13 @@ class Samples : public testing::Test {
     };
   }
   static constexpr std::uintptr_t kEvents = 8;
-  void give(std::uintptr_t event) { pool_.give_back(reinterpret_cast<CUevent>(event)); }
+  void give(std::uintptr_t event) { events_.timed.give_back(reinterpret_cast<CUevent>(event)); }
   std::set<CUevent> take_all() {
     std::set<CUevent> events;
-    while (CUevent const event = pool_.take()) events.insert(event);
+    while (CUevent const event = events_.timed.take()) events.insert(event);
     return events;
   }
-  bool begin(LaunchDuration& of) { return sampler_.begin(of, nullptr, pool_); }
+  bool begin(LaunchDuration& of) { return sampler_.begin(of, nullptr, events_); }
   /// Launches of the kind, until one is measured. They are behind work, so that none of the host's
   /// time is in the sample.
   bool launch(LaunchDuration& of, std::optional<std::uint64_t> quiet = 1) {
@@ -61,11 +61,11 @@ class Samples : public testing::Test {
   }
   bool collect(std::optional<std::uint64_t> before = 1, std::optional<std::uint64_t> now = 1) {
     g_gpu.done = true;
-    sampler_.collect({before, now, std::nullopt}, pool_, [](LaunchDuration&) {});
+    sampler_.collect({before, now, std::nullopt}, events_, [](LaunchDuration&) {});
     return sampler_.under_way();
   }
 
-  EventPool pool_{idle_worker()};
+  ContextEvents events_{idle_worker()};
   Sampler sampler_;
   LaunchDuration duration_;
 };
@@ -76,6 +76,28 @@ TEST_F(Samples, ALaunchIsMeasured) {
   EXPECT_FALSE(collect());
   EXPECT_TRUE(duration_.known());
   EXPECT_EQ(duration_.ns(), 50'000U);
+}
+
+// Prevents: streams that share a channel wait for each other, a program whose kernels wait for each
+// other for ever.
+TEST_F(Samples, NoneHasTimesWhereStreamsShareAChannel) {
+  events_.channels.begin("4", false);
+  events_.channels.note(5);
+  const auto plain = [](std::uintptr_t i) { return reinterpret_cast<CUevent>(1000 + i); };
+  for (std::uintptr_t i = 1; i <= 8; ++i) events_.plain.give_back(plain(i));
+  EXPECT_TRUE(launch(duration_));
+  EXPECT_FALSE(launch(duration_)) << "one at a time is enough";
+  EXPECT_EQ(sampler_.progress_ns(0), sampler_.progress_ns(1)) << "a launch waits";
+  EXPECT_FALSE(collect());
+  EXPECT_FALSE(duration_.known());
+  EXPECT_GT(sampler_.progress_ns(0), 0U) << "the stream makes progress";
+  EXPECT_EQ(take_all().size(), kEvents);
+  for (std::uintptr_t i = 1; i <= 8; ++i) EXPECT_GE(events_.plain.take(), plain(1));
+  for (std::uintptr_t i = 1; i <= kEvents; ++i) give(i);
+  events_.channels.begin("5", false);
+  EXPECT_TRUE(launch(duration_));
+  EXPECT_FALSE(collect());
+  EXPECT_TRUE(duration_.known());
 }
 
 // Prevents: a thread that lost the processor between the two records makes a kernel of 50 us one of
@@ -115,7 +137,7 @@ TEST_F(Samples, ThatOfACancelledThreadIsGivenUp) {
   EXPECT_TRUE(launch(other));
   EXPECT_FALSE(duration_.is_sampled());
   begin_and_vanish();
-  sampler_.end_stream({&pool_, {}});
+  sampler_.end_stream({&events_.timed, {}}, {&events_.plain, {}});
   EXPECT_FALSE(duration_.is_sampled()) << "its stream ended first";
 }
 
@@ -183,21 +205,21 @@ TEST_F(Samples, NextToAnotherClientTheyAreBounds) {
 
 TEST_F(Samples, EventsGoBackWhenTheStreamEnds) {
   launch(duration_);
-  sampler_.end_stream({&pool_, {}});
+  sampler_.end_stream({&events_.timed, {}}, {&events_.plain, {}});
   EXPECT_EQ(take_all().size(), kEvents);
   EXPECT_FALSE(duration_.is_sampled());
   for (std::uintptr_t i = 1; i <= kEvents; ++i) give(i);
   EXPECT_FALSE(launch(duration_)) << "a launch that comes late";
   sampler_.restart();
   EXPECT_TRUE(launch(duration_)) << "for another stream";
-  sampler_.end_stream({});
+  sampler_.end_stream({}, {});
   EXPECT_EQ(take_all().size(), kEvents - 2) << "those of a context that has ended are gone";
 }
 
 // Prevents: two streams that record the same event.
 TEST_F(Samples, TheEventsOfALaunchThatOutlastsItsStreamDoNot) {
   ASSERT_TRUE(begin(duration_));
-  sampler_.end_stream({&pool_, {}});
+  sampler_.end_stream({&events_.timed, {}}, {&events_.plain, {}});
   EXPECT_EQ(take_all().size(), kEvents - 2);
 }
 

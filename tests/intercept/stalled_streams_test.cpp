@@ -94,8 +94,14 @@ class StalledStreams : public testing::Test {
     client_.board().max_hold_ns.store(kMaxHoldNs);
     for (std::uintptr_t i = 0; i < kStreams; ++i) {
       streams_[i].key.handle = reinterpret_cast<CUstream>(16 * (i + 1));
-      for (std::uintptr_t event = 1; event <= 60; ++event)
-        pools_[i].give_back(reinterpret_cast<CUevent>(1000 * (i + 1) + event));
+      streams_[i].pools = &pools_[i];
+      for (std::uintptr_t event = 1; event <= 60; ++event) {
+        for (EventPool* const pool : {&pools_[i].timed, &pools_[i].plain}) {
+          const std::uintptr_t handle =
+              1000 * (i + 1) + event + (pool == &pools_[i].timed ? 500 : 0);
+          pool->give_back(reinterpret_cast<CUevent>(handle));
+        }
+      }
     }
   }
   ~StalledStreams() override {
@@ -130,9 +136,9 @@ class StalledStreams : public testing::Test {
   Jobs jobs_{*client_, idle_worker(), idle_worker(), false};
   std::array<Stream, kStreams> streams_;
   std::array<LaunchDuration, kStreams> kinds_;
-  std::array<EventPool, kStreams> pools_{EventPool{idle_worker()}, EventPool{idle_worker()},
-                                         EventPool{idle_worker()}, EventPool{idle_worker()},
-                                         EventPool{idle_worker()}, EventPool{idle_worker()}};
+  std::array<ContextEvents, kStreams> pools_{
+      ContextEvents{idle_worker()}, ContextEvents{idle_worker()}, ContextEvents{idle_worker()},
+      ContextEvents{idle_worker()}, ContextEvents{idle_worker()}, ContextEvents{idle_worker()}};
 };
 
 // Prevents: one stream that waits for the program itself holds best effort for as long as it waits,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "intercept/driver/threads.hpp"
+#include "tests/intercept/own_client.hpp"
 
 namespace sluice::intercept::test {
 namespace {
@@ -29,8 +30,7 @@ Type& some(std::size_t which) {
 class StreamRecords : public testing::Test {
  protected:
   Stream* add(const Stream::Key& key, CUcontext context, std::size_t client = 0) {
-    return streams_.add(key, ContextId{context}, some<EventPool>(1), some<Client>(client),
-                        some<Pacer>(client));
+    return streams_.add(key, ContextId{context}, pools_, some<Client>(client), some<Pacer>(client));
   }
   static Stream::Key key(std::uintptr_t stream) { return {handle<CUstream>(stream), nullptr, 0}; }
   /// The record of the calling thread's default stream.
@@ -44,6 +44,7 @@ class StreamRecords : public testing::Test {
   }
 
   Streams streams_;
+  ContextEvents pools_{idle_worker()};
   const CUcontext one_ = handle<CUcontext>(1);
   const CUcontext other_ = handle<CUcontext>(2);
 };

@@ -52,7 +52,7 @@ class UnheldJobs : public testing::Test {
 
   OwnClient client_{0};
   Jobs jobs_{*client_, idle_worker(), idle_worker(), false};
-  Stream stream_;
+  OwnStream stream_;
 };
 
 // Prevents: a server with two steps in flight, which waits for events only, has one endless job
