@@ -126,6 +126,13 @@ class LaunchDuration {
     sampled_.fetch_add(1, std::memory_order_relaxed);
   }
   void end_sample() noexcept { sampled_.fetch_sub(1, std::memory_order_relaxed); }
+  /// The end of a launch of this kind was seen, by an event without a time.
+  void note_end() noexcept { ends_.fetch_add(1, std::memory_order_relaxed); }
+  /// It is none that runs for as long as its program.
+  [[nodiscard]] bool surely_ends() const noexcept {
+    constexpr std::uint32_t kOften = 3;
+    return ends_.load(std::memory_order_relaxed) >= kOften;
+  }
   /// Samples under way.
   [[nodiscard]] std::uint32_t sampled() const noexcept {
     return sampled_.load(std::memory_order_relaxed);
@@ -170,6 +177,7 @@ class LaunchDuration {
   std::atomic<std::uint32_t> count_{0};
   std::atomic<std::uint32_t> tried_{0};
   std::atomic<std::uint32_t> sampled_{0};
+  std::atomic<std::uint32_t> ends_{0};
   std::atomic<std::uint32_t> until_turn_{0};  ///< Drawn launches until is_turn().
   std::atomic<std::uint32_t> random_{0};
   std::atomic<bool> graph_{false};

@@ -58,7 +58,6 @@ void EventPool::fill(const State& known) noexcept {
 
 void Channels::begin(const char* connections, bool under_mps) noexcept {
   constexpr std::size_t kMost = 32;
-  constexpr std::size_t kDefault = 8;
   constexpr std::size_t kUnderMps = 2;
   std::size_t channels = under_mps ? kUnderMps : kDefault;
   if (connections != nullptr) {

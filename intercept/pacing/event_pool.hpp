@@ -57,7 +57,7 @@ class EventPool {
 /// timed event, and a write with a barrier, wait for the work of their stream, and so does whatever
 /// follows in the channel: a kernel that waits for one of another stream behind them waits for ever
 /// (one H200, driver 580.159.04, 2026-11-29; events without times and stream waits do no such
-/// thing). So nothing of ours may be timed or written where streams share.
+/// thing).
 class Channels {
  public:
   /// Until all streams of a program that begins are seen: those that follow would share with one
@@ -76,11 +76,16 @@ class Channels {
   /// So many streams have had work. In a program that marks its jobs, any may have some now.
   void set_known(std::size_t streams) noexcept { known_.store(streams); }
   void note_known() noexcept { note(known_.load(std::memory_order_relaxed)); }
+  /// Fewer than programs count on, as under MPS.
+  [[nodiscard]] bool few() const noexcept {
+    return channels_.load(std::memory_order_relaxed) < kDefault;
+  }
   [[nodiscard]] bool shared(std::uint64_t now_ns) const noexcept {
     return now_ns < until_ns_.load(std::memory_order_relaxed);
   }
 
  private:
+  static constexpr std::size_t kDefault = 8;
   void note_more(std::size_t streams) noexcept;
   void note_shared() noexcept;
 

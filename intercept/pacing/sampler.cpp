@@ -44,7 +44,8 @@ bool Sampler::begin_drawn(LaunchDuration& duration, CUstream stream, ContextEven
   spoiled_.store(false);
   const std::uint32_t made = made_.load(std::memory_order_relaxed);
   const std::uint32_t under_way = made - taken_.load(std::memory_order_acquire);
-  const bool timed = !events.channels.shared(base::monotonic_ns());
+  const bool timed = !events.channels.shared(base::monotonic_ns()) ||
+                     (duration.surely_ends() && !events.channels.few());
   const bool wanted = timed ? under_way != kPairs : under_way == 0;
   const NoCancel whole;
   Pair& pair = pairs_[made % kPairs];
@@ -114,6 +115,7 @@ LaunchDuration* Sampler::collect_one(const Quiet& quiet, ContextEvents& events) 
   if (state == CUDA_ERROR_NOT_READY) return nullptr;
   reached_ns_.store(base::monotonic_ns());
   if (state == CUDA_SUCCESS && pair.timed) take_in(pair, quiet);
+  if (state == CUDA_SUCCESS) pair.duration->note_end();
   give_back(pair, events.timed, events.plain);
   LaunchDuration* const duration = pair.duration;
   duration->end_sample();

@@ -13,7 +13,8 @@ namespace sluice::intercept {
 
 /// Measures the GPU time of some launches of one stream with pairs of events. Launching threads
 /// fill a ring, one at a time, and never wait; the polling thread empties it. Where streams share a
-/// channel, events without times take the place of some: these show that the stream makes progress.
+/// channel, a launch gets events without times, which show that its stream makes progress; with
+/// eight channels, a kind of launch gets times once three of it have ended.
 class Sampler {
  public:
   /// Begins a sample of the next launch if one is wanted, a pair is free and there are events for
