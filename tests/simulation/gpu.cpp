@@ -66,7 +66,8 @@ CUresult launch(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, un
   const auto* const other = static_cast<const GpuStream*>(arguments[1]);
   const auto [paced, counted] = g_world->launched(of(stream));
   of(stream).items.push_back({Kind::kKernel, ns, nullptr, nullptr, paced, counted, other,
-                              other == nullptr ? 0 : other->kernels_ended});
+                              other == nullptr ? 0 : other->kernels_ended,
+                              counted && g_fibers->current->is_client});
   return CUDA_SUCCESS;
 }
 

@@ -32,6 +32,7 @@ struct GpuStream {
     bool counted = false;  ///< A kernel that was launched by a client.
     const GpuStream* other = nullptr;  ///< The kernel also ends when one of that stream has ended.
     std::uint64_t other_ended = 0;     ///< So many had, when it was launched.
+    bool in_job = false;  ///< Counted, and its process was a client when the launch began.
   };
   GpuContext* context = nullptr;
   bool exists = true;

@@ -174,7 +174,10 @@ void World::look() {
       waits_for_program = waits_for_program && (stream.items.empty() ||
                                                 stream.items.front().word == &process->host_word);
       const bool may_be_stalled = now > stream.busy_from_ns + kMaxHoldNs - 2 * kTicksNs;
-      must_count = must_count || (has_work && !may_be_stalled);
+      // A launch that began before its process was a client may be in no job.
+      const bool in_job = !stream.ends && std::any_of(stream.items.begin(), stream.items.end(),
+                                                      [](const auto& item) { return item.in_job; });
+      must_count = must_count || (in_job && has_work && !may_be_stalled);
     }
     const bool has_job = slot(target).job.load() % 2 == 1;
     const bool counts = info.priority != 0 && !process->changed;
@@ -295,13 +298,11 @@ void World::look_at_pair(int holder, int target) {
 
 /// A launch that has waited since before the gate closed, or that found it closed, must not pass
 /// while it is closed.
-/// A launch that began before its process was a client is counted nowhere.
 World::Launched World::launched(GpuStream& stream) {
   Process& process = running();
   const int index = slot_of(process);
   if (index < 0) return {false, false};
-  const bool counted = fibers.current->is_client;
-  if (!seen_->obeys[static_cast<std::size_t>(index)]) return {false, counted};
+  if (!seen_->obeys[static_cast<std::size_t>(index)]) return {false, true};
   const shm::Slot& own = slot(index);
   const auto policy = shm::Policy::unpack(own.policy.load());
   const bool on_host =
@@ -316,7 +317,7 @@ World::Launched World::launched(GpuStream& stream) {
                      (own.outranked.load() & shm::kOutranked) != 0 && !process.changed;
   // Another thread's launch may come between the wait and the launch that it belongs to.
   if (paced) stream.most_since_closed = static_cast<int>(policy.spacing.count) + 1;
-  return {paced, counted};
+  return {paced, true};
 }
 
 /// A program may wait for its own later launch, and each launch may wait for 5 s for the GPU. But
