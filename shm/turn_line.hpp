@@ -16,7 +16,8 @@ struct TurnLine {
   /// void: its owner is stopped. The owner writes.
   Word until_ns;
   Word used;        ///< Time of its turns, divided by its weight. The owner writes.
-  HalfWord takes;   ///< Bit 0: the client takes turns; bit 1: its work runs on. The owner writes.
+  HalfWord takes;   ///< Bit 0: the client takes turns; bit 1: its work runs on; bit 2: it wants
+                    /// to run. The owner writes.
   HalfWord called;  ///< Futex: whoever ends its turn counts it up, and wakes the next one.
   /// For which part of the time the client has had a job, in 1/1000, without the time for which it
   /// was held; 0: unknown. The owner writes.

@@ -127,6 +127,7 @@ struct TurnRule::Others {
       const bool is_open = !has_turn && (other.gate.load() & shm::bit(index)) == 0;
       if (is_open) open = index;
       if (!has_turn && (is_open || (takes & kRunsOn) != 0)) ++running;
+      if ((takes & kWants) == 0) return;
       greatest_weight = std::max(greatest_weight, weight_of(other));
       if (has < least) next = index;
       least = std::min(least, has);
@@ -334,6 +335,7 @@ void TurnRule::begin(const shm::Slot& own, std::uint64_t now_ns) noexcept {
 TurnRule::Decision TurnRule::go_on(std::uint64_t left_ns, std::uint64_t now_ns) const noexcept {
   Decision decision;
   decision.takes = true;
+  decision.wants = wanted_;
   decision.until_ns = now_ns + left_ns + kGraceNs;
   decision.used = used_;
   decision.look_ns = now_ns + std::min(left_ns, scaled(kIdleNs));
@@ -346,6 +348,7 @@ TurnRule::Decision TurnRule::run_open(std::uint64_t look_ns) noexcept {
   runs_on_ = false;
   Decision decision;
   decision.takes = true;
+  decision.wants = wanted_;
   decision.used = used_;
   decision.look_ns = look_ns;
   return decision;
@@ -356,6 +359,7 @@ TurnRule::Decision TurnRule::wait(std::uint64_t look_ns, std::uint64_t now_ns) n
   open_ = false;
   Decision decision;
   decision.takes = true;
+  decision.wants = wanted_;
   decision.runs = false;
   decision.runs_on = runs_on_;
   decision.used = used_;

@@ -11,6 +11,8 @@ namespace sluice::intercept {
 inline constexpr std::uint32_t kTakes = 1;
 /// The gate of the client is closed, and work that it gave the GPU before runs on.
 inline constexpr std::uint32_t kRunsOn = 2;
+/// The client wants to run, and its count is that of now. Before its first look in a job it is not.
+inline constexpr std::uint32_t kWants = 4;
 
 /// Whether the client of `slot` should take turns: it can, and it or another one that can has a
 /// weight, or nothing else is between them and short slices.
@@ -48,6 +50,7 @@ class TurnRule {
     bool takes = false;          ///< Whether the client takes turns at all.
     bool runs = true;            ///< Whether its gate is open, as far as turns go.
     bool runs_on = false;        ///< Whether its work runs on behind the closed gate.
+    bool wants = false;          ///< Whether it wants to run.
     std::uint64_t until_ns = 0;  ///< TurnLine::until_ns
     std::uint64_t used = 0;      ///< TurnLine::used
     std::uint64_t look_ns = 0;   ///< When to look again, if nobody calls before.
@@ -55,7 +58,8 @@ class TurnRule {
 
     /// TurnLine::takes
     [[nodiscard]] std::uint32_t takes_word() const noexcept {
-      return (takes ? kTakes : 0) | (takes && runs_on ? kRunsOn : 0);
+      return (takes ? kTakes : 0) | (takes && runs_on ? kRunsOn : 0) |
+             (takes && wants ? kWants : 0);
     }
   };
 

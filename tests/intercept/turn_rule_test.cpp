@@ -305,6 +305,27 @@ TEST_F(Turns, ASleeperGetsNothingBack) {
   EXPECT_LT(program(b).longest_wait_ns, 25 * kMs) << "nor does it wait for long";
 }
 
+// Prevents: the old count of one that comes now and then, before its thread has looked, is taken
+// for that of now, and others go on with it.
+TEST_F(Turns, WhoComesNowAndThenMovesNobody) {
+  add(3);
+  const int waits = add(1);
+  const int seldom = add(1);
+  give_work(seldom, 0);
+  run(3000);
+  program(waits).longest_wait_ns = 0;
+  for (int i = 0; i < 40; ++i) {
+    program(seldom).looks = false;
+    give_work(seldom, kMs);
+    run(15);
+    program(seldom).looks = true;
+    run(50);
+    slot(seldom).turn.used.store(0);
+    run(10);
+  }
+  EXPECT_LT(program(waits).longest_wait_ns, 150 * kMs);
+}
+
 // Prevents: in a fixed order, whoever follows one after whose turns jobs above last for long,
 // because its queued kernels run on, is held for all of its own turns.
 TEST_F(Turns, NobodyIsAlwaysNextAfterTheSameOne) {
