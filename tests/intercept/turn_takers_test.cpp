@@ -128,7 +128,7 @@ TEST_F(Turns, ForOneThatIsAloneThereAreNone) {
   EXPECT_EQ(slot(above).turn.takes.load(), 0U);
   const int b = add(0);
   run(200);
-  EXPECT_EQ(slot(b).turn.takes.load(), 1U) << "one of the two has a weight";
+  EXPECT_NE(slot(b).turn.takes.load() & kTakes, 0U) << "one of the two has a weight";
   die(b);
   run(100);
   EXPECT_EQ(slot(a).turn.takes.load(), 0U);
