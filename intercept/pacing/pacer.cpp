@@ -291,7 +291,6 @@ void Pacer::all_has_run(CUcontext context) noexcept {
 
 int Pacer::arrivals_index(Stream& stream) noexcept {
   int index = stream.arrivals.load(std::memory_order_relaxed);
-  if (stream.pools->channels.shared(base::monotonic_ns())) return -1;
   if (index >= 0) return index;
   const int taken = memory_.arrivals().take_index();
   if (taken < 0) return taken;
