@@ -63,6 +63,7 @@ void Session::attach(const std::string& policy, int priority) {
   if (!eventually(attached) || ::cuStreamSynchronize(nullptr) != CUDA_SUCCESS) {
     throw std::runtime_error("the test program could not attach");
   }
+  std::this_thread::sleep_for(std::chrono::milliseconds(25));  // from then on launches are measured
   fake::clear();
 }
 
