@@ -126,7 +126,7 @@ class LaunchDuration {
     sampled_.fetch_add(1, std::memory_order_relaxed);
   }
   void end_sample() noexcept { sampled_.fetch_sub(1, std::memory_order_relaxed); }
-  /// The end of a launch of this kind was seen, by an event without a time.
+  /// The end of a launch of this kind was seen.
   void note_end() noexcept { ends_.fetch_add(1, std::memory_order_relaxed); }
   /// It is none that runs for as long as its program.
   [[nodiscard]] bool surely_ends() const noexcept {

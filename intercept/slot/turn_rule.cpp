@@ -206,13 +206,6 @@ TurnRule::Decision TurnRule::look(const shm::Board& board, int slot, std::uint64
   return has_turn_ ? with_turn(own, others, now_ns) : without_turn(own, others, now_ns);
 }
 
-/// How long a turn of the client is.
-std::uint64_t TurnRule::turn_of(const shm::Slot& own, const Others& others) const noexcept {
-  const std::uint32_t weight = weight_of(own);
-  const std::uint32_t greatest = std::max(weight, others.greatest_weight);
-  return std::max(scaled(kLeastTurnNs), scaled(kTurnNs) * weight / greatest);
-}
-
 /// The GPU divides its time among all whose work it has. So the owner of a turn gets less while
 /// others have work there, and these get something outside of their turns.
 void TurnRule::settle(const shm::Slot& own, int slot, const Others& others, bool drained,
@@ -255,7 +248,8 @@ TurnRule::Decision TurnRule::with_turn(const shm::Slot& own, const Others& other
   std::uint64_t had = std::max(passed - std::min(held - held_ns_, passed), passed / kMostTurns);
   const std::uint32_t weight = weight_of(own);
   const bool idle = idle_ns_ != 0 && now_ns - idle_ns_ >= scaled(kIdleNs);
-  const std::uint64_t turn = turn_of(own, others);
+  const std::uint64_t turn = std::max(
+      scaled(kLeastTurnNs), scaled(kTurnNs) * weight / std::max(weight, others.greatest_weight));
   const bool is_second = others.until_ns != 0 && others.is_before;
   if (!idle && !is_second && had < turn) return go_on(turn - had, now_ns);
   had = std::min(had, turn + kGraceNs);
@@ -332,20 +326,7 @@ void TurnRule::begin(const shm::Slot& own, std::uint64_t now_ns) noexcept {
   held_ns_ = held_by_others(own, now_ns);
 }
 
-TurnRule::Decision TurnRule::go_on(std::uint64_t left_ns, std::uint64_t now_ns) const noexcept {
-  Decision decision;
-  decision.takes = true;
-  decision.wants = wanted_;
-  decision.until_ns = now_ns + left_ns + kGraceNs;
-  decision.used = used_;
-  decision.look_ns = now_ns + std::min(left_ns, scaled(kIdleNs));
-  return decision;
-}
-
-/// The gate is open without a turn.
-TurnRule::Decision TurnRule::run_open(std::uint64_t look_ns) noexcept {
-  open_ = true;
-  runs_on_ = false;
+TurnRule::Decision TurnRule::taking(std::uint64_t look_ns) const noexcept {
   Decision decision;
   decision.takes = true;
   decision.wants = wanted_;
@@ -354,16 +335,25 @@ TurnRule::Decision TurnRule::run_open(std::uint64_t look_ns) noexcept {
   return decision;
 }
 
+TurnRule::Decision TurnRule::go_on(std::uint64_t left_ns, std::uint64_t now_ns) const noexcept {
+  Decision decision = taking(now_ns + std::min(left_ns, scaled(kIdleNs)));
+  decision.until_ns = now_ns + left_ns + kGraceNs;
+  return decision;
+}
+
+/// The gate is open without a turn.
+TurnRule::Decision TurnRule::run_open(std::uint64_t look_ns) noexcept {
+  open_ = true;
+  runs_on_ = false;
+  return taking(look_ns);
+}
+
 /// The gate is closed. What runs on is charged for as long as it runs.
 TurnRule::Decision TurnRule::wait(std::uint64_t look_ns, std::uint64_t now_ns) noexcept {
   open_ = false;
-  Decision decision;
-  decision.takes = true;
-  decision.wants = wanted_;
+  Decision decision = taking(runs_on_ ? std::min(look_ns, now_ns + scaled(kIdleNs)) : look_ns);
   decision.runs = false;
   decision.runs_on = runs_on_;
-  decision.used = used_;
-  decision.look_ns = runs_on_ ? std::min(look_ns, now_ns + scaled(kIdleNs)) : look_ns;
   return decision;
 }
 

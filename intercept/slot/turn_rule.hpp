@@ -58,8 +58,7 @@ class TurnRule {
 
     /// TurnLine::takes
     [[nodiscard]] std::uint32_t takes_word() const noexcept {
-      return (takes ? kTakes : 0) | (takes && runs_on ? kRunsOn : 0) |
-             (takes && wants ? kWants : 0);
+      return takes ? kTakes | (runs_on ? kRunsOn : 0) | (wants ? kWants : 0) : 0;
     }
   };
 
@@ -79,7 +78,6 @@ class TurnRule {
   [[nodiscard]] std::uint64_t scaled(std::uint64_t ns) const noexcept {
     return static_cast<std::uint64_t>(static_cast<double>(ns) * time_scale_);
   }
-  [[nodiscard]] std::uint64_t turn_of(const shm::Slot& own, const Others& others) const noexcept;
   void settle(const shm::Slot& own, int slot, const Others& others, bool drained,
               std::uint64_t now_ns) noexcept;
   void charge(std::uint64_t ns, std::uint32_t weight) noexcept;
@@ -93,6 +91,8 @@ class TurnRule {
   [[nodiscard]] Decision run_open(std::uint64_t look_ns) noexcept;
   void lose() noexcept;
   void begin(const shm::Slot& own, std::uint64_t now_ns) noexcept;
+  /// A client that takes turns, with an open gate.
+  [[nodiscard]] Decision taking(std::uint64_t look_ns) const noexcept;
   [[nodiscard]] Decision go_on(std::uint64_t left_ns, std::uint64_t now_ns) const noexcept;
   [[nodiscard]] Decision wait(std::uint64_t look_ns, std::uint64_t now_ns) noexcept;
 
