@@ -74,7 +74,7 @@ Critical& Session::outrank() {
 }
 
 void Session::learn(std::uintptr_t function, float ms) {
-  fake::set_elapsed(ms);
+  fake::set_elapsed_of(reinterpret_cast<CUfunction>(function), ms);
   ASSERT_TRUE(eventually([&] {
     const std::uint64_t unknown = slot().unknown_launches.load();
     kernel(function);

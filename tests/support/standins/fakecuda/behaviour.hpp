@@ -27,6 +27,7 @@ CUresult behave(Tag<id> /*entry*/, Lock /*lock*/, Args... /*arguments*/) {
 
 SLUICE_FAKE_ENTRY(cuLaunchKernel, CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                   unsigned by, unsigned bz, unsigned shared, CUstream stream, void**, void**) {
+  state().stream_of(stream).function = f;
   return state().submit(stream, 'K', {f, gx, gy, gz, bx, by, bz, shared, {}, {}, {}, {}});
 }
 SLUICE_FAKE_ENTRY(cuLaunchCooperativeKernel, CUfunction, unsigned, unsigned, unsigned, unsigned,
@@ -159,6 +160,9 @@ SLUICE_FAKE_ENTRY(cuEventRecord, CUevent event, CUstream handle) {
   event->mark = stream.submitted;
   event->capture = stream.capture;
   event->tail = stream.tail;
+  const auto known = state().elapsed_of.find(stream.function);
+  event->ms.reset();
+  if (known != state().elapsed_of.end()) event->ms = known->second;
   return CUDA_SUCCESS;
 }
 SLUICE_FAKE_ENTRY(cuEventQuery, CUevent event) {
@@ -176,7 +180,7 @@ SLUICE_FAKE_ENTRY(cuEventElapsedTime, float* ms, CUevent before, CUevent after) 
   if (state().events.count(before) + state().events.count(after) != 2) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  *ms = state().elapsed_ms;
+  *ms = after->ms.value_or(state().elapsed_ms);
   return CUDA_SUCCESS;
 }
 /// Inside a capture this is how a second stream joins it.

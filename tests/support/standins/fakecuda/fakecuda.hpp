@@ -100,6 +100,8 @@ SLUICE_FAKE_API void set_stream_waits(bool supported);
 
 /// The time between any two events, in ms, and so the apparent duration of a launch between them.
 SLUICE_FAKE_API void set_elapsed(float ms);
+/// The same, but what was said of another kernel still holds for that one.
+SLUICE_FAKE_API void set_elapsed_of(CUfunction function, float ms);
 
 /// After pause(), work stays outstanding until finish() or finish_all(). resume() ends that.
 SLUICE_FAKE_API void pause();

@@ -363,6 +363,13 @@ void set_stream_waits(bool supported) {
 void set_elapsed(float ms) {
   const std::lock_guard lock(state().mutex);
   state().elapsed_ms = ms;
+  state().elapsed_of.clear();
+}
+
+void set_elapsed_of(CUfunction function, float ms) {
+  const std::lock_guard lock(state().mutex);
+  state().elapsed_ms = ms;
+  state().elapsed_of[function] = ms;
 }
 
 void pause() {

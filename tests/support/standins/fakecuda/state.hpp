@@ -65,6 +65,7 @@ struct CUstream_st {
   std::uint64_t done = 0;
   std::shared_ptr<fake::Capture> capture;
   std::vector<CUgraphNode> tail;  ///< What the next captured node depends on.
+  CUfunction function = nullptr;  ///< Of the last kernel.
 };
 
 struct CUevent_st {
@@ -73,6 +74,7 @@ struct CUevent_st {
   std::uint64_t mark = 0;
   std::shared_ptr<fake::Capture> capture;  ///< The capture that recorded it.
   std::vector<CUgraphNode> tail;
+  std::optional<float> ms;  ///< The time of the kernel in front of it; nothing: that of any.
 };
 
 namespace fake {
@@ -102,6 +104,7 @@ struct State {
   bool paused = false;
   bool stream_waits = true;
   float elapsed_ms = 0;
+  std::map<CUfunction, float> elapsed_of;
   std::multiset<CUdeviceptr> memory;           ///< Addresses, and references by handles.
   std::map<CUdeviceptr, PoolPiece> pooled;     ///< Allocated by streams.
   std::vector<PoolPiece> freed;                ///< By streams that have not come there yet.
